@@ -49,6 +49,7 @@ test: setup ## run all tests
 test-long: setup-bench ## run the tests that `make test` leaves out: large programs, many connections, an attacker for a minute, reference values
 	cargo test --package slipway --locked --test fast_faults --test fast_flows --test servers --test erlang --test upstream --test attacker -- --ignored
 	cargo test --package slipway --locked --test transfer -- --ignored
+	cargo test --package slipway-verbs --locked --test broker -- --ignored
 	cargo test --package slipway --locked --test programs -- --ignored large_examples mpich_of_today
 	cargo test --package slipway --locked --test campaign_faults -- --ignored --nocapture
 	cargo test --package slipway --locked --test campaign_engines -- --ignored

@@ -7,6 +7,7 @@
 
 mod broker;
 mod brokers;
+mod confine;
 mod device;
 mod explain;
 mod far;

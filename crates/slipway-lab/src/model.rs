@@ -219,6 +219,23 @@ pub enum LinkMechanism {
     Wire,
 }
 
+/// Most objects of a node's RDMA device at once. `None`: the broker's own bound.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceCaps {
+    /// Queue pairs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue_pairs: Option<u32>,
+    /// Regions of memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub regions: Option<u32>,
+}
+
+impl DeviceCaps {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// One node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Node {
@@ -259,6 +276,9 @@ pub struct Node {
     pub sshd: bool,
     /// True: the root file system itself cannot be written.
     pub read_only: bool,
+    /// Most objects of its RDMA device, where it has one.
+    #[serde(default, skip_serializing_if = "DeviceCaps::is_default")]
+    pub rdma: DeviceCaps,
 }
 
 impl Node {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use slipway_lab::model::Lab;
+use slipway_lab::model::{DeviceCaps, Lab};
 
 /// Kinds of what was lost; for each how often, and of what first.
 #[derive(Debug, Default)]
@@ -35,6 +35,7 @@ impl Kinds {
                 ("MPI slots", node.slots != 1),
                 ("sshd", node.sshd),
                 ("read-only roots", node.read_only),
+                ("caps of RDMA devices", node.rdma != DeviceCaps::default()),
                 ("limits of processes", node.limits.pids.is_some()),
                 ("sets of processors", node.limits.cpuset.is_some()),
                 ("groups", node.group != node.name),

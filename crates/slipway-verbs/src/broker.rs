@@ -6,6 +6,8 @@
 mod counts;
 mod far;
 mod reply;
+mod limits;
+mod relay;
 mod requests;
 mod tables;
 
@@ -24,6 +26,7 @@ use crate::wire::{self, Answer, Gid, Request, WireError};
 pub use counts::Traffic;
 pub use far::{Hosts, Join, Name, Way};
 use reply::Done;
+pub use limits::{Limits, Terms};
 use tables::Tables;
 
 /// Bounds of each node. The next of a kind is refused with the error that is named here.
@@ -99,6 +102,8 @@ pub struct LinkStatus {
     pub peer: u32,
     /// Whether both ends have the memory.
     pub joined: bool,
+    /// Whether the broker relays it, because a rule limits it.
+    pub relayed: bool,
     /// Its traffic, as the node itself says.
     pub traffic: Traffic,
 }
@@ -148,6 +153,7 @@ pub struct Broker {
     way: Way,
     /// The number of this host, and how many there are.
     host: (u32, u32),
+    limits: Limits,
 }
 
 impl AsFd for Broker {
@@ -174,6 +180,7 @@ impl Broker {
             policy,
             way: far::none(),
             host: (0, 1),
+            limits: limits::none(),
         })
     }
 
@@ -188,6 +195,11 @@ impl Broker {
         self.listeners.insert(node.id, node.listener);
         self.tables.add(node.id, node.addresses.into_iter().map(gid).collect());
         Ok(())
+    }
+
+    /// Gives a node caps of its own. `None`: as the broker's.
+    pub fn cap(&mut self, node: u32, queue_pairs: Option<u32>, regions: Option<u32>) {
+        self.tables.cap(node, queue_pairs, regions);
     }
 
     /// Forgets a node: its programs lose the device, and its peers see connections that have ended.
@@ -206,16 +218,26 @@ impl Broker {
         self.revoke_where(|from, to| from == node || to == node)
     }
 
-    /// Puts another policy in the place of the old one, and revokes what it forbids. Gives how many connections.
+    /// Puts another policy in the place of the old one, without limits. Otherwise as [`set_rules`](Self::set_rules).
     pub fn set_policy(&mut self, policy: Policy) -> usize {
-        self.policy = policy;
+        self.set_rules(policy, limits::none())
+    }
+
+    /// Puts another policy and other limits in the place of the old ones. It revokes connections that they forbid, and those
+    /// through shared memory that they limit: programs connect anew. Gives how many connections. Other limits of a relayed
+    /// connection hold at once.
+    pub fn set_rules(&mut self, policy: Policy, limits: Limits) -> usize {
+        (self.policy, self.limits) = (policy, limits);
         let mut forbidden = Vec::new();
         for (from, to) in self.tables.pairs() {
             if (self.policy)(from, to).is_err() || (self.policy)(to, from).is_err() {
                 forbidden.push((from, to));
             }
         }
-        self.revoke_where(|from, to| forbidden.contains(&(from, to)))
+        let unkept = self.tables.limit_anew(&mut self.limits);
+        let ended = self.revoke_where(|from, to| forbidden.contains(&(from, to)) || unkept.contains(&(from, to)));
+        self.tables.repace();
+        ended
     }
 
     fn revoke_where(&mut self, is_due: impl Fn(u32, u32) -> bool) -> usize {
@@ -290,7 +312,7 @@ impl Broker {
         match wire::receive::<Request>(program.socket.as_fd(), RecvFlags::DONTWAIT) {
             Ok((request, fds)) => {
                 let from = reply::From { program: id, node: program.node };
-                let asked = (&mut self.policy, &mut self.way);
+                let asked = (&mut self.policy, &mut self.limits, &mut self.way);
                 let done = requests::answer(&mut self.tables, asked, from, &request, fds);
                 self.reply(id, done);
             }

@@ -13,7 +13,7 @@ mod direct;
 mod far;
 mod imports;
 mod loader;
-mod memory;
+pub(crate) mod memory;
 mod operation;
 mod queues;
 mod receive;

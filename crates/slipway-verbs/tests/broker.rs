@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
-use slipway_verbs::broker::{Broker, Caps, NodeConfig, Policy, gid, listen};
+use slipway_verbs::broker::{Broker, Caps, Limits, NodeConfig, Policy, Terms, gid, listen};
 use slipway_verbs::layout::count;
 use slipway_verbs::wire::{Answer, End, Gid, Region, Reply, Request, Shared, Transport, WireError, receive, send};
 
@@ -318,4 +318,126 @@ fn a_node_counts_for_itself_and_counts_stay() {
     one.ask(&Request::DestroyQueuePair { number: a }).unwrap();
     assert_eq!(traffic(), said, "what has ended is counted");
     assert!(broker.with(|broker| broker.status().iter().all(|it| it.links.is_empty())));
+}
+
+/// Limits of all connections.
+fn limits(terms: Terms) -> Limits {
+    Box::new(move |_, _| terms)
+}
+
+fn inode(file: &OwnedFd) -> u64 {
+    rustix::fs::fstat(file).unwrap().st_ino
+}
+
+#[test]
+fn ends_of_a_limited_connection_share_nothing() {
+    let broker = Running::open();
+    broker
+        .with(|broker| broker.set_rules(Box::new(|_, _| Ok(())), limits(Terms { flow: Some(1), ..Terms::default() })));
+    let (one, two) = (broker.program(1), broker.program(2));
+    let (a, b) = (one.pair(), two.pair());
+    let key = one.register(region(2), Some(&file(SIZED))).unwrap();
+    let (_, first) = one.connect(a, 2, b).unwrap();
+    let (_, second) = two.connect(b, 1, a).unwrap();
+    assert_ne!(inode(&first[0]), inode(&second[0]));
+    // Not even by the sockets that wake: what one end sends there, the broker keeps.
+    rustix::net::send(&first[1], &[1], SendFlags::empty()).unwrap();
+    assert_eq!(rustix::net::recv(&second[1], &mut [0; 4], RecvFlags::DONTWAIT).unwrap_err(), Errno::AGAIN);
+    let told = Reply::Region(Region { shared: None, ..region(2) });
+    let (reply, fds) = two.ask(&Request::Resolve { number: b, key }).unwrap();
+    assert_eq!((reply, fds.len()), (told, 0), "the peer does not get the memory itself");
+    let relayed = || broker.with(|broker| broker.status()[0].links[0].relayed);
+    assert!(relayed());
+    let other = limits(Terms { pair: Some(9), ..Terms::default() });
+    assert_eq!(broker.with(|broker| broker.set_rules(Box::new(|_, _| Ok(())), other)), 0, "another limit ends nothing");
+    assert_eq!(broker.with(|broker| broker.set_policy(Box::new(|_, _| Err(Errno::ACCESS)))), 1);
+    // The relay lets go of both ends at once.
+    assert_eq!(rustix::net::recv(&second[1], &mut [0; 4], RecvFlags::empty()).unwrap().1, 0);
+}
+
+#[test]
+fn a_rule_refuses_connections_above_its_number() {
+    let broker = Running::open();
+    let most = Terms { connections: Some(1), ..Terms::default() };
+    broker.with(move |broker| {
+        let limits: Limits =
+            Box::new(move |from, _| if from == 1 { most } else { Terms { rule: 1, ..Terms::default() } });
+        broker.set_rules(Box::new(|_, _| Ok(())), limits)
+    });
+    let (one, two) = (broker.program(1), broker.program(2));
+    let (a, b, c, d) = (one.pair(), one.pair(), two.pair(), two.pair());
+    one.connect(a, 2, c).unwrap();
+    assert_eq!(one.connect(b, 2, d).unwrap_err(), Errno::CONNREFUSED);
+    two.connect(c, 1, a).unwrap();
+    one.ask(&Request::DestroyQueuePair { number: a }).unwrap();
+    one.connect(b, 2, d).unwrap();
+}
+
+#[test]
+fn a_node_has_caps_of_its_own() {
+    let broker = Running::open();
+    broker.with(|broker| broker.cap(1, Some(1), Some(0)));
+    let (one, two) = (broker.program(1), broker.program(2));
+    one.pair();
+    let more = Request::CreateQueuePair { transport: Transport::Reliable, domain: 1 };
+    assert_eq!(one.ask(&more).unwrap_err(), Errno::NOMEM);
+    let plain = Region { shared: None, ..region(2) };
+    assert_eq!(one.register(plain, None).unwrap_err(), Errno::NOMEM);
+    two.pair();
+    two.pair();
+    two.register(plain, None).unwrap();
+}
+
+/// A program that asks without end, and reads no reply, loses the device. Others are served meanwhile.
+#[test]
+fn a_flood_of_requests_harms_its_program_alone() {
+    let broker = Running::open();
+    let (one, two) = (broker.program(1), broker.program(2));
+    let asked = (0..1_000_000).find(|_| send(one.socket.as_fd(), &Request::Hello, &[]).is_err());
+    assert!(asked.is_some(), "the flood ends");
+    two.pair();
+    while broker.with(|broker| broker.status()[0].programs) > 0 {
+        std::thread::yield_now();
+    }
+}
+
+/// Programs that connect and end, one after the other: nothing is left in the broker's tables, nor among its descriptors.
+fn connect_and_end(times: usize) {
+    let broker = Running::open();
+    broker.with(|broker| {
+        // Each second connection is relayed.
+        let limits: Limits =
+            Box::new(move |from, _| Terms { flow: (from == 2).then_some(1 << 40), ..Terms::default() });
+        broker.set_rules(Box::new(|_, _| Ok(())), limits)
+    });
+    let (kept, peer) = (broker.program(1), broker.program(2));
+    let open = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    let before = open();
+    for round in 0..times {
+        let short = broker.program(1);
+        let (a, b) = (if round % 2 == 0 { &short } else { &kept }.pair(), peer.pair());
+        let one = if round % 2 == 0 { &short } else { &kept };
+        one.connect(a, 2, b).unwrap();
+        peer.connect(b, 1, a).unwrap();
+        one.ask(&Request::DestroyQueuePair { number: a }).unwrap();
+        peer.ask(&Request::DestroyQueuePair { number: b }).unwrap();
+    }
+    let idle = |broker: &mut Broker| {
+        broker.status().iter().all(|it| it.queue_pairs == 0 && it.links.is_empty() && it.programs == 1)
+    };
+    // The relay and the broker hear of ends a little later. Other tests of this process open descriptors too.
+    while !broker.with(idle) || open() > before + 64 {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn connections_leave_nothing() {
+    connect_and_end(500);
+}
+
+#[test]
+#[ignore = "a minute: `make test-long`"]
+fn a_hundred_thousand_connections_leave_nothing() {
+    connect_and_end(100_000);
 }

@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
 use slipway_fast::channel::KeyFile;
 use slipway_lab::id::NodeId;
+use slipway_lab::model::DeviceCaps;
 use slipway_lab::policy::Rule;
 use slipway_sys::cgroup::Group;
 use slipway_sys::clone::SingleThread;
@@ -21,6 +22,7 @@ use slipway_sys::helper::{Birth, Helper, Newborn};
 use slipway_sys::{caps, sched};
 use slipway_verbs::broker::{Broker, Caps, Hosts, NodeConfig, NodeStatus, PeerTraffic};
 
+use super::confine;
 use super::far::{self, Links};
 use super::orders::{Answer, Counts, LinkOfNode, NodeVerbs, Order, PeerOfNode, receive, send};
 use super::rules::{Refused, Rules};
@@ -34,6 +36,7 @@ pub(super) struct Seat {
     /// Held by the anchor too, so that it outlives a broker.
     pub(super) listener: OwnedFd,
     pub(super) addresses: Vec<IpAddr>,
+    pub(super) caps: DeviceCaps,
 }
 
 /// The surroundings that a broker is made in.
@@ -123,6 +126,8 @@ impl Process {
 /// The life of a broker.
 fn live(ground: &Ground<'_>, control: &UnixStream, newborn: &mut Newborn) -> io::Result<()> {
     limit(ground, control, newborn)?;
+    // Before there are other threads: those of the way to other hosts begin below.
+    confine::confine(ground.elsewhere.is_some())?;
     let refused = Refused::default();
     let none = Rules::default().into_policy(Arc::clone(&refused));
     let mut broker = Broker::new(Caps::default(), none).map_err(io::Error::other)?;
@@ -132,6 +137,7 @@ fn live(ground: &Ground<'_>, control: &UnixStream, newborn: &mut Newborn) -> io:
         let listener = seat.listener.try_clone()?;
         let addresses = seat.addresses.clone();
         broker.add(NodeConfig { id, addresses, listener }).map_err(io::Error::other)?;
+        broker.cap(id, seat.caps.queue_pairs, seat.caps.regions);
     }
     newborn.ready("")?;
     let mut revoked = 0;
@@ -165,7 +171,7 @@ fn obey(broker: &mut Broker, order: Order, nodes: usize, refused: &Refused, revo
             let rules = Rules::new(&policy, nodes, conditioned);
             // Looking for connections that are forbidden now is no refusal.
             let before = refused.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            let ended = broker.set_policy(rules.into_policy(Arc::clone(refused)));
+            let ended = broker.set_rules(rules.clone().into_policy(Arc::clone(refused)), rules.into_limits());
             *refused.lock().unwrap_or_else(PoisonError::into_inner) = before;
             ended
         }
@@ -192,6 +198,7 @@ fn told(status: NodeStatus) -> NodeVerbs {
         peer_node: node(link.peer_node),
         peer: link.peer,
         joined: link.joined,
+        relayed: link.relayed,
         traffic: link.traffic,
     });
     let with = |peer: PeerTraffic| PeerOfNode { peer_node: peer.peer_node.map(node), traffic: peer.traffic };

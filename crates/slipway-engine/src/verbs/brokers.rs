@@ -197,7 +197,7 @@ fn seat(dir: &LabDir, lab: &Lab, node: NodeId) -> io::Result<Seat> {
     // Programs of any user may have the device open.
     fs::set_permissions(&path, fs::Permissions::from_mode(0o666))?;
     let addresses = device::addresses(lab, node).into_iter().map(|(address, _)| address).collect();
-    Ok(Seat { listener, addresses })
+    Ok(Seat { listener, addresses, caps: lab.nodes[node].rdma })
 }
 
 impl Bypass for Brokers {
@@ -238,7 +238,8 @@ impl Bypass for Brokers {
 
     fn born(&mut self, _: &[NodeId]) {}
 
-    /// Peers of queue pairs notice nothing: their requests wait, as for a cable that was cut.
+    /// Nothing: peers hear of no end, and their plug-ins try for the retry time of the queue pair, as a device would. Then
+    /// their requests fail.
     fn silence(&mut self, _: &Near<'_>, _: &[NodeId]) {}
 
     fn died(&mut self, nodes: &[NodeId]) {

@@ -2,7 +2,6 @@
 
 use rustix::io::Errno;
 use serde::Serialize;
-use slipway_fast::reason::Reason;
 use slipway_lab::id::NodeId;
 use slipway_lab::model::Lab;
 use slipway_lab::policy::Rule;
@@ -31,6 +30,8 @@ pub enum Way {
     SharedMemory,
     /// By a connection of the hosts' network.
     HostNetwork,
+    /// Through the broker of their host, which keeps the limits of a rule.
+    Relay,
     /// Nowhere: they are not joined.
     Refused,
 }
@@ -39,7 +40,7 @@ fn refused(why: impl Into<String>, errno: Option<&'static str>) -> Verdict {
     Verdict { way: Way::Refused, why: why.into(), errno }
 }
 
-/// Says how verbs of program in `from` reach `to`, under these rules.
+/// Says how verbs of programs in `from` reach `to`, under these rules.
 pub(crate) fn explain(lab: &Lab, rules: &[Rule], brokers: &[BrokerStatus], from: NodeId, to: NodeId) -> Verdict {
     for node in [from, to].map(|node| &lab.nodes[node]) {
         if node.rules_its_network() {
@@ -64,15 +65,18 @@ pub(crate) fn explain(lab: &Lab, rules: &[Rule], brokers: &[BrokerStatus], from:
     // Neither end of two queue pairs is the client, so both nodes' rules hold.
     let both = now.admit(from, to).and_then(|()| now.admit(to, from));
     match both {
+        Ok(()) if host != there && (now.terms(from, to).is_limited() || now.terms(to, from).is_limited()) => {
+            refused("a rule limits the pair, and nothing keeps limits between two virtual hosts", Some("EOPNOTSUPP"))
+        }
         Ok(()) if host != there => {
             let why = "the nodes are on two virtual hosts".to_owned();
             Verdict { way: Way::HostNetwork, why, errno: None }
         }
+        Ok(()) if now.terms(from, to).need_relay() || now.terms(to, from).need_relay() => {
+            Verdict { way: Way::Relay, why: "a rule limits the pair".to_owned(), errno: None }
+        }
         Ok(()) => {
             Verdict { way: Way::SharedMemory, why: "both nodes are on this virtual host".to_owned(), errno: None }
-        }
-        Err((Reason::Policy, Errno::OPNOTSUPP)) => {
-            refused("a rule limits the pair, and shared memory keeps no limit", Some("EOPNOTSUPP"))
         }
         Err((reason, Errno::ACCESS)) => refused(reason.account(), Some("EACCES")),
         Err((reason, _)) => refused(reason.account(), Some("EOPNOTSUPP")),

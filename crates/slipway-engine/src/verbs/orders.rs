@@ -111,6 +111,9 @@ pub struct LinkOfNode {
     pub peer: u32,
     /// Whether both programs have joined.
     pub joined: bool,
+    /// Whether the broker relays it, because a rule limits it.
+    #[serde(default)]
+    pub relayed: bool,
     /// Its traffic, as the node itself says.
     #[serde(flatten)]
     pub traffic: Traffic,

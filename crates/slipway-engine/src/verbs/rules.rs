@@ -1,16 +1,18 @@
 //! The lab's rules and conditions, for queue pairs.
 //!
-//! A queue pair has no port, so a rule with ports is not about it. A rule that limits what it allows cannot be kept by shared
-//! memory, and no more can conditions of links: such pairs are refused, and never silently faster.
+//! A queue pair has no port, so a rule with ports is not about it. The broker relays pairs that a rule limits. Nothing keeps
+//! conditions of links: such pairs are refused, and never silently faster.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::io::Errno;
-use slipway_fast::policy::{Decision, Policy};
+use slipway_document::units::Rate;
+use slipway_fast::policy::{Decision, Policy, Rates};
 use slipway_fast::reason::Reason;
 use slipway_lab::id::NodeId;
 use slipway_lab::policy::Rule;
+use slipway_verbs::broker::{Limits, Terms};
 
 /// The port of a queue pair, which no rule names.
 const NO_PORT: u16 = 0;
@@ -36,10 +38,33 @@ impl Rules {
             return Err((Reason::Conditions, Errno::OPNOTSUPP));
         }
         match self.policy.decide(from, to, NO_PORT) {
-            Decision::Allow(terms) if terms.is_free() => Ok(()),
-            Decision::Allow(_) => Err((Reason::Policy, Errno::OPNOTSUPP)),
+            Decision::Allow(_) => Ok(()),
             Decision::Deny(_) => Err((Reason::Policy, Errno::ACCESS)),
         }
+    }
+
+    /// The limits of queue pairs of two nodes, the first of which connects.
+    pub(super) fn terms(&self, from: NodeId, to: NodeId) -> Terms {
+        let Decision::Allow(terms) = self.policy.decide(from, to, NO_PORT) else { return Terms::default() };
+        let bits = |rate: Option<Rate>| rate.map(|Rate(bits)| bits);
+        let Rates { flow, pair, node } = terms.rates;
+        Terms {
+            rule: terms.rule.unwrap_or(usize::MAX),
+            flow: bits(flow),
+            pair: bits(pair),
+            node: bits(node),
+            priority: terms.priority,
+            connections: terms.connections,
+        }
+    }
+
+    /// The same for a broker.
+    pub(super) fn into_limits(self) -> Limits {
+        let node = |number: u32| usize::try_from(number).map(NodeId).ok();
+        Box::new(move |from, to| match (node(from), node(to)) {
+            (Some(from), Some(to)) => self.terms(from, to),
+            _ => Terms::default(),
+        })
     }
 
     /// The same for a broker, which counts what it refuses.
@@ -61,16 +86,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn neither_limits_nor_conditions_are_passed_by() {
+    fn limits_are_kept_and_conditions_are_not_passed_by() {
         let text = "networks: {net: {driver: fast, rdma: true}}\nnodes: {a: , b: , c: }\npolicy:\n  - {name: slow, from: a, to: b, rate: 1gbit}\n  - {name: closed, from: b, to: a, verdict: deny}\n  - {name: port, from: b, to: c, ports: [5], verdict: deny}\n";
         let lab =
             slipway_lab::parse("lab.yaml", text, Path::new("/")).unwrap_or_else(|errors| panic!("{}", errors.plain()));
         let [a, b, c] = [0, 1, 2].map(NodeId);
         let rules = Rules::new(&lab.policy, 3, BTreeSet::new());
-        assert_eq!(rules.admit(a, b), Err((Reason::Policy, Errno::OPNOTSUPP)));
+        assert_eq!(rules.admit(a, b), Ok(()));
+        assert_eq!(rules.terms(a, b), Terms { flow: Some(1_000_000_000), ..Terms::default() });
         assert_eq!(rules.admit(b, a), Err((Reason::Policy, Errno::ACCESS)));
         // A queue pair has no port.
-        assert_eq!(rules.admit(b, c), Ok(()));
+        assert_eq!((rules.admit(b, c), rules.terms(b, c).flow), (Ok(()), None));
         let rules = Rules::new(&[], 3, [a].into());
         assert_eq!(rules.admit(c, a), Err((Reason::Conditions, Errno::OPNOTSUPP)));
         assert_eq!(rules.admit(b, c), Ok(()));

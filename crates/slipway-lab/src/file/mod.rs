@@ -19,7 +19,7 @@ use slipway_document::form::Written;
 
 pub(crate) use self::condition::{Conditions, Disk, Link, Placed, Setting, place_keys, with_node_keys};
 pub(crate) use self::job::{Better, Figure, Job};
-pub(crate) use self::node::{Command, Membership, Memberships, Mount, MountSettings, Node, Value};
+pub(crate) use self::node::{Command, DeviceCaps, Membership, Memberships, Mount, MountSettings, Node, Value};
 pub(crate) use self::policy::{Document as PolicyDocument, Rates as PolicyRates, Rule as PolicyRule};
 pub(crate) use self::scenario::{Amount, Choice, Draw, Event, How, Members, Number, Scenario, Selection, Set, Trace};
 pub(crate) use self::tune::{Tune, TuneSettings};

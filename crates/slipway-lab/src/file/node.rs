@@ -51,9 +51,23 @@ with_node_keys! {
         sshd: Option<bool>,
         /// `true`: the root file system cannot be written.
         read_only: Option<bool>,
+        /// Most queue pairs and regions of memory of its RDMA device.
+        rdma: Option<Spanned<DeviceCaps>>,
         /// Processors it may run on, such as `0-3,6`.
         cpuset: Option<Spanned<Written<CpuList>>>,
     }
+}
+
+/// Most objects of a node's RDMA device at once.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "caps: a map of `queue_pairs`, `regions`")]
+pub(crate) struct DeviceCaps {
+    /// Queue pairs. 1024 when left out.
+    #[schemars(range(min = 0, max = 65536))]
+    pub(crate) queue_pairs: Option<u32>,
+    /// Regions of memory. 4096 when left out.
+    #[schemars(range(min = 0, max = 65536))]
+    pub(crate) regions: Option<u32>,
 }
 
 /// The networks a node is on.

@@ -14,9 +14,9 @@ use super::network::{Networks, Places};
 use super::program;
 use crate::change::Keys;
 use crate::condition::{Conditions, Limits};
-use crate::file::{File, Membership, Memberships, Node as Written};
+use crate::file::{DeviceCaps, File, Membership, Memberships, Node as Written};
 use crate::id::{HostId, List, NetworkId};
-use crate::model::{Capability, DriverKind, Interface, Network, Node};
+use crate::model::{self, Capability, DriverKind, Interface, Network, Node};
 use crate::names;
 
 /// The most nodes of a lab.
@@ -87,8 +87,19 @@ fn group<'f>(entry: &'f Entry<Written>, networks: &Networks, hosts: &Hosts, repo
     });
     let members = members(entry, networks, report);
     check_limits(spec, report);
+    if let Some(caps) = &spec.rdma
+        && !members.iter().any(|member| networks.list[member.network].bypasses.rdma)
+    {
+        let help = "write `rdma: true` on one of its networks, or leave these caps out";
+        report.add(caps.at, "the node has no RDMA device", help);
+    }
     check_together(spec, count, &members, networks, report);
     Group { name, spec, count, host, members }
+}
+
+/// The caps of an RDMA device as the model has them.
+fn device_caps(caps: &DeviceCaps) -> model::DeviceCaps {
+    model::DeviceCaps { queue_pairs: caps.queue_pairs, regions: caps.regions }
 }
 
 fn check_name(name: &Spanned<String>, spec: &Written, report: &mut Report) {
@@ -266,6 +277,7 @@ fn template(group: &Group, image: usize, report: &mut Report) -> Node {
         slots: spec.slots.as_ref().map_or(1, |slots| slots.value),
         sshd: spec.sshd.unwrap_or(false),
         read_only: spec.read_only.unwrap_or(false),
+        rdma: spec.rdma.as_ref().map(|caps| device_caps(&caps.value)).unwrap_or_default(),
     }
 }
 

@@ -188,6 +188,13 @@ impl<'l> Writer<'l> {
         }
         spec.flag("sshd", node.sshd);
         spec.flag("read_only", node.read_only);
+        let mut caps = Map::default();
+        for (key, most) in [("queue_pairs", node.rdma.queue_pairs), ("regions", node.rdma.regions)] {
+            if let Some(most) = most {
+                caps.bare(key, most);
+            }
+        }
+        spec.map("rdma", caps);
     }
 
     fn networks(&self, node: &Node, ways: &Ways) -> Option<Yaml> {

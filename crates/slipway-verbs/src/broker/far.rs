@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
+use super::limits::Both;
 use super::reply::{Done, From};
 use super::tables::{Ask, Link, Place, Tables, key, numbers_of};
 use super::{Broker, gid};
@@ -145,7 +146,11 @@ impl Broker {
         let copy = stream.try_clone().map_err(|_| Errno::MFILE)?;
         let slot = self.tables.slot(ask.program, ask.number)?;
         let (first, nodes, counts) = (ask.number, (ask.node, ask.to), slot.number);
-        let link = Link { first, nodes, waiting: None, slots: vec![slot], stream: Some(copy) };
+        if Both::of(&mut self.limits, nodes).is_limited() {
+            return Err(Errno::OPNOTSUPP);
+        }
+        let (terms, relay) = Default::default();
+        let link = Link { first, nodes, waiting: None, slots: vec![slot], stream: Some(copy), terms, relay };
         self.put(key(ask.number, ask.peer), link);
         if !is_datagram {
             self.tables.set_peer(ask.number, ask.peer);
@@ -177,6 +182,9 @@ impl Broker {
         }
         let to = self.tables.node_at(&join.to.gid).filter(|it| it.host.is_none()).ok_or(Errno::HOSTUNREACH)?.node;
         (self.policy)(from, to)?;
+        if Both::of(&mut self.limits, (from, to)).is_limited() {
+            return Err(Errno::OPNOTSUPP);
+        }
         let there = self.tables.queue_pairs.get(&number);
         let there = there.filter(|it| it.node == to && it.transport == join.transport).ok_or(Errno::CONNREFUSED)?;
         if there.revoked {
@@ -203,7 +211,9 @@ impl Broker {
         }
         let stream = accept()?;
         let copy = stream.try_clone().map_err(|_| Errno::MFILE)?;
-        let mut link = Link { first: peer, nodes: (from, to), waiting: None, slots: Vec::new(), stream: Some(copy) };
+        let (terms, relay, slots) = Default::default();
+        let nodes = (from, to);
+        let mut link = Link { first: peer, nodes, waiting: None, slots, stream: Some(copy), terms, relay };
         if !is_datagram {
             link.waiting = Some(vec![stream]);
             self.put(key(number, peer), link);

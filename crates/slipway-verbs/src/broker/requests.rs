@@ -9,6 +9,8 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use super::Policy;
 use super::far::{self, Way};
 use super::reply::{Done, From};
+use super::limits::{self, Both, Limits};
+use super::relay::{Limit, Side};
 use super::tables::{Held, Link, QueuePair, Tables, key};
 use crate::layout::{MEMORY, SIZED};
 use crate::wire::{Answer, End, Gid, Region, Reply, Request, Transport};
@@ -18,19 +20,22 @@ const WRITABLE: u32 = 1 << 1 | 1 << 3;
 /// Pages that regions are shared by, in bytes.
 const PAGE: u64 = 4096;
 
+/// All that decides about a connection.
+pub(super) type Rules<'a> = (&'a mut Policy, &'a mut Limits, &'a mut Way);
+
 pub(super) fn answer(
     tables: &mut Tables,
-    (policy, way): (&mut Policy, &mut Way),
+    rules: Rules<'_>,
     from: From,
     request: &Request,
     fds: Vec<OwnedFd>,
 ) -> Done {
-    carry_out(tables, (policy, way), from, request, fds).unwrap_or_else(Done::refused)
+    carry_out(tables, rules, from, request, fds).unwrap_or_else(Done::refused)
 }
 
 fn carry_out(
     tables: &mut Tables,
-    (policy, way): (&mut Policy, &mut Way),
+    rules: Rules<'_>,
     from: From,
     request: &Request,
     fds: Vec<OwnedFd>,
@@ -51,7 +56,7 @@ fn carry_out(
             tables.remove_queue_pair(number);
             Reply::Done
         }
-        Request::Connect { number, gid, peer } => return connect(tables, (policy, way), from, number, gid, peer),
+        Request::Connect { number, gid, peer } => return connect(tables, rules, from, number, (gid, peer)),
         Request::Register { domain, region } => Reply::Key { key: register(tables, from, domain, region, fds)? },
         Request::Deregister { key } => {
             tables.regions.get(&key).filter(|it| it.program == from.program).ok_or(Errno::INVAL)?;
@@ -66,11 +71,10 @@ fn carry_out(
 /// Joins two queue pairs. The first to ask gets the memory at once: what it sends waits there for the other.
 fn connect(
     tables: &mut Tables,
-    (policy, way): (&mut Policy, &mut Way),
+    (policy, limits, way): Rules<'_>,
     from: From,
     number: u32,
-    gid: Gid,
-    peer: u32,
+    (gid, peer): (Gid, u32),
 ) -> Result<Done, Errno> {
     let asking = tables.own(from.program, number)?;
     let (transport, revoked) = (asking.transport, asking.revoked);
@@ -79,6 +83,10 @@ fn connect(
     // The policy answers first, so that a node which may not connect learns nothing of another's queue pairs.
     policy(from.node, to)?;
     if place.host.is_some() {
+        if Both::of(limits, (from.node, to)).is_limited() {
+            // A program has the stream to another host itself, and nothing else would keep a limit.
+            return Err(Errno::OPNOTSUPP);
+        }
         return far::connect(tables, way, from, number, (gid, peer), place);
     }
     let there = tables.queue_pairs.get(&peer).filter(|it| it.node == to && it.transport == transport);
@@ -104,20 +112,20 @@ fn connect(
     if !tables.has_room_for_link(from.node) || !tables.has_room_for_link(to) {
         return Err(Errno::NOBUFS);
     }
-    let memory = memory()?;
-    let (bell, other_bell) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
-    let nodes = (from.node, to);
+    let terms = Both::of(limits, (from.node, to));
+    limits::admit(&terms, (from.node, to), tables.links.values())?;
     let slot = tables.slot(from.program, number)?;
-    let counts = slot.number;
-    let mut slots = vec![slot];
+    let (counts, mut slots) = (slot.number, vec![slot]);
+    let made = Made::new(tables, terms.need_relay())?;
+    let nodes = (from.node, to);
+    let (relay, own) = (made.relay, made.first);
     if number == peer {
-        tables.links.insert(link, Link { first: number, nodes, waiting: None, slots, stream: None });
+        tables.links.insert(link, Link { first: number, nodes, waiting: None, slots, stream: None, terms, relay });
         tables.set_peer(number, peer);
-        return Ok(Done::with(Reply::Connected { end: End::Both, counts }, vec![memory, bell]));
+        return Ok(Done::with(Reply::Connected { end: End::Both, counts }, own.into()));
     }
-    let fds = vec![memory.try_clone().map_err(|_| Errno::MFILE)?, bell];
-    let mut done = Done::with(Reply::Connected { end: End::First, counts }, fds);
-    let mut waiting = Some(vec![memory, other_bell]);
+    let mut done = Done::with(Reply::Connected { end: End::First, counts }, own.into());
+    let mut waiting = Some(made.second.into());
     if is_datagram {
         let gid = *tables.gids(from.node).first().ok_or(Errno::ADDRNOTAVAIL)?;
         let fds = waiting.take().unwrap_or_default();
@@ -128,8 +136,33 @@ fn connect(
     } else {
         tables.set_peer(number, peer);
     }
-    tables.links.insert(link, Link { first: number, nodes, waiting, slots, stream: None });
+    tables.links.insert(link, Link { first: number, nodes, waiting, slots, stream: None, terms, relay });
+    tables.repace();
     Ok(done)
+}
+
+/// The memory and the socket of each end of a connection.
+struct Made {
+    first: [OwnedFd; 2],
+    second: [OwnedFd; 2],
+    relay: Option<u64>,
+}
+
+impl Made {
+    /// Two ends that share their memory, or each its own with the relay.
+    fn new(tables: &mut Tables, is_relayed: bool) -> Result<Self, Errno> {
+        let bells = || socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
+        let (first, bell) = (memory()?, bells()?);
+        if !is_relayed {
+            let second = first.try_clone().map_err(|_| Errno::MFILE)?;
+            return Ok(Self { first: [first, bell.0], second: [second, bell.1], relay: None });
+        }
+        let (second, other) = (memory()?, bells()?);
+        let sides = [Side::new(&first, bell.1)?, Side::new(&second, other.1)?];
+        // Nothing moves before the connection has its limit.
+        let relay = tables.relay(sides, Limit { rate: Some(1), priority: 0 })?;
+        Ok(Self { first: [first, bell.0], second: [second, other.0], relay: Some(relay) })
+    }
 }
 
 /// Makes the memory of a connection. Its length is sealed, and no more seals can come.
@@ -169,6 +202,10 @@ fn resolve(tables: &Tables, from: From, number: u32, key: u32) -> Result<Done, E
     let there = tables.queue_pairs.get(&peer).filter(|it| it.peer == Some(number)).ok_or(Errno::NOTCONN)?;
     let held = tables.regions.get(&key).filter(|it| it.program == there.program && it.domain == there.domain);
     let held = held.ok_or(Errno::ACCESS)?;
+    if tables.is_relayed(number, peer) {
+        // A limit would be nothing if the peer had the memory itself: its plug-in asks for each operation.
+        return Ok(Done::with(Reply::Region(Region { shared: None, ..held.region }), Vec::new()));
+    }
     let file = held.file.as_ref().map(OwnedFd::try_clone).transpose().map_err(|_| Errno::MFILE)?;
     Ok(Done::with(Reply::Region(held.region), file.into_iter().collect()))
 }

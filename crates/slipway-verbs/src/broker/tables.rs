@@ -9,6 +9,8 @@ use std::time::Instant;
 use rustix::io::Errno;
 
 use super::counts::{Page, Traffic};
+use super::limits::{Both, Limits, shares};
+use super::relay::{Limit, Relay, Side};
 use super::{Caps, LinkStatus, NodeStatus, PeerTraffic};
 use crate::wire::{Gid, Region, Transport};
 
@@ -46,6 +48,9 @@ pub(super) struct Link {
     pub(super) slots: Vec<Slot>,
     /// A copy of the stream to another host's program, by which the broker ends it.
     pub(super) stream: Option<OwnedFd>,
+    pub(super) terms: Both,
+    /// Its number at the relay; `None`: both ends share memory, or have a stream.
+    pub(super) relay: Option<u64>,
 }
 
 /// A question to another host's broker that has no answer yet.
@@ -81,10 +86,15 @@ const PAIRS: usize = 1024;
 pub(super) struct Tables {
     caps: Caps,
     nodes: BTreeMap<u32, Vec<Gid>>,
+    /// Most queue pairs and regions of nodes that have caps of their own.
+    own_caps: BTreeMap<u32, (Option<u32>, Option<u32>)>,
     pub(super) queue_pairs: BTreeMap<u32, QueuePair>,
     pub(super) regions: BTreeMap<u32, Held>,
     pub(super) links: BTreeMap<(u32, u32), Link>,
     pages: BTreeMap<u64, Page>,
+    /// The relay, once a connection needed it, and the limits that it has.
+    relay: Option<Relay>,
+    paced: BTreeMap<u64, Limit>,
     /// Traffic of ended connections, by the node that counted and its peer.
     ended: BTreeMap<(u32, Option<u32>), Traffic>,
     /// Nodes of other virtual hosts.
@@ -120,9 +130,25 @@ pub(super) fn key(one: u32, other: u32) -> (u32, u32) {
 impl Tables {
     pub(super) fn new(caps: Caps) -> Self {
         let (nodes, queue_pairs, regions, links, far, asks) = Default::default();
-        let (pages, ended) = Default::default();
+        let (pages, ended, paced) = Default::default();
         let (numbers, next, tickets) = (FIRST..=LAST, FIRST, 0);
-        Self { caps, nodes, queue_pairs, regions, links, pages, ended, far, asks, numbers, next, tickets }
+        Self {
+            caps,
+            own_caps: BTreeMap::new(),
+            nodes,
+            queue_pairs,
+            regions,
+            links,
+            pages,
+            relay: None,
+            paced,
+            ended,
+            far,
+            asks,
+            numbers,
+            next,
+            tickets,
+        }
     }
 
     /// Takes the share of queue pairs' numbers that one of so many hosts has.
@@ -145,8 +171,20 @@ impl Tables {
         self.nodes.insert(node, gids);
     }
 
+    pub(super) fn cap(&mut self, node: u32, queue_pairs: Option<u32>, regions: Option<u32>) {
+        self.own_caps.insert(node, (queue_pairs, regions));
+    }
+
+    /// Most queue pairs and regions of a node.
+    fn caps_of(&self, node: u32) -> (usize, usize) {
+        let (queue_pairs, regions) = self.own_caps.get(&node).copied().unwrap_or_default();
+        let most = |own: Option<u32>, all: usize| own.map_or(all, |own| usize::try_from(own).unwrap_or(usize::MAX));
+        (most(queue_pairs, self.caps.queue_pairs), most(regions, self.caps.regions))
+    }
+
     pub(super) fn remove(&mut self, node: u32) {
         self.nodes.remove(&node);
+        self.own_caps.remove(&node);
     }
 
     /// The page that a program counts in, made where there is none.
@@ -183,6 +221,10 @@ impl Tables {
 
     /// Ends connections: their counts stay, and their slots are free again.
     pub(super) fn end_links(&mut self, is_due: impl Fn((u32, u32), &Link) -> bool) -> Vec<(u32, u32)> {
+        self.end_links_by(false, is_due)
+    }
+
+    fn end_links_by(&mut self, is_revoked: bool, is_due: impl Fn((u32, u32), &Link) -> bool) -> Vec<(u32, u32)> {
         let due: Vec<_> = self.links.iter().filter(|(key, it)| is_due(**key, it)).map(|(key, _)| *key).collect();
         for link in due.iter().filter_map(|key| self.links.remove(key)).collect::<Vec<_>>() {
             if let Some(stream) = &link.stream {
@@ -199,8 +241,50 @@ impl Tables {
                     page.give_back(slot.number);
                 }
             }
+            if let (Some(id), Some(relay)) = (link.relay, &self.relay) {
+                relay.remove(id, is_revoked);
+                self.paced.remove(&id);
+            }
         }
         due
+    }
+
+    /// Has a connection relayed, at first without a limit: [`repace`](Self::repace) sets it.
+    pub(super) fn relay(&mut self, sides: [Side; 2], limit: Limit) -> Result<u64, Errno> {
+        let relay = match &mut self.relay {
+            Some(relay) => relay,
+            none => none.insert(Relay::start()?),
+        };
+        let id = relay.add(sides, limit);
+        self.paced.insert(id, limit);
+        Ok(id)
+    }
+
+    /// Gives connections that share a rate even parts of it.
+    pub(super) fn repace(&mut self) {
+        let Some(relay) = &self.relay else { return };
+        for (id, limit) in shares(self.links.values()) {
+            if self.paced.insert(id, limit) != Some(limit) {
+                relay.limit(id, limit);
+            }
+        }
+    }
+
+    /// Takes other limits up. Gives pairs of nodes with connections through shared memory that are now under a limit.
+    pub(super) fn limit_anew(&mut self, limits: &mut Limits) -> BTreeSet<(u32, u32)> {
+        let mut unkept = BTreeSet::new();
+        for link in self.links.values_mut() {
+            link.terms = Both::of(limits, link.nodes);
+            if link.relay.is_none() && link.terms.need_relay() {
+                unkept.insert(link.nodes);
+            }
+        }
+        unkept
+    }
+
+    /// Whether the connection of two queue pairs is relayed.
+    pub(super) fn is_relayed(&self, one: u32, other: u32) -> bool {
+        self.links.get(&key(one, other)).is_some_and(|link| link.relay.is_some())
     }
 
     pub(super) fn gids(&self, node: u32) -> &[Gid] {
@@ -226,7 +310,7 @@ impl Tables {
 
     pub(super) fn add_queue_pair(&mut self, queue_pair: QueuePair) -> Result<u32, Errno> {
         let node = queue_pair.node;
-        if self.queue_pairs.values().filter(|it| it.node == node).count() >= self.caps.queue_pairs {
+        if self.queue_pairs.values().filter(|it| it.node == node).count() >= self.caps_of(node).0 {
             return Err(Errno::NOMEM);
         }
         let number = self.free_number().ok_or(Errno::NOMEM)?;
@@ -254,7 +338,7 @@ impl Tables {
 
     /// Holds a region under a key that nobody can guess in a few thousand tries.
     pub(super) fn add_region(&mut self, held: Held) -> Result<u32, Errno> {
-        if self.regions.values().filter(|it| it.node == held.node).count() >= self.caps.regions {
+        if self.regions.values().filter(|it| it.node == held.node).count() >= self.caps_of(held.node).1 {
             return Err(Errno::NOMEM);
         }
         loop {
@@ -291,7 +375,7 @@ impl Tables {
 
     /// Ends the connections of such pairs of nodes. Gives how many, and the queue pairs to tell.
     pub(super) fn revoke(&mut self, is_due: impl Fn(u32, u32) -> bool) -> (usize, Vec<(u64, u32)>) {
-        let due = self.end_links(|_, it| is_due(it.nodes.0, it.nodes.1));
+        let due = self.end_links_by(true, |_, it| is_due(it.nodes.0, it.nodes.1));
         let mut told = BTreeSet::new();
         for link in &due {
             for number in [link.0, link.1] {
@@ -328,7 +412,8 @@ impl Tables {
                 let traffic = slot.map(|it| self.traffic(it)).unwrap_or_default();
                 let known = totals.len() < PAIRS || totals.contains_key(&Some(peer_node));
                 totals.entry(known.then_some(peer_node)).or_default().add(&traffic);
-                links.push(LinkStatus { queue_pair, peer_node, peer, joined: link.waiting.is_none(), traffic });
+                let (joined, relayed) = (link.waiting.is_none(), link.relay.is_some());
+                links.push(LinkStatus { queue_pair, peer_node, peer, joined, relayed, traffic });
             }
         }
         NodeStatus {

@@ -191,7 +191,15 @@ impl State {
         let failed = self.advance(&mut pair);
         self.queue_pairs[index] = Some(pair);
         if let Err(status) = failed {
-            self.fail(index, Some(status));
+            if status == status::RETRIES_EXCEEDED {
+                // The peer may have heard of a revocation first: this end's own requests are flushed then.
+                self.hear();
+            }
+            let has_failed =
+                self.queue_pairs.get(index).and_then(Option::as_ref).is_some_and(|it| it.state == state::ERROR);
+            if !has_failed {
+                self.fail(index, Some(status));
+            }
         }
     }
 

@@ -10,21 +10,21 @@ use rustix::mm::{MapFlags, MremapFlags, ProtFlags, mmap, mmap_anonymous, mremap_
 
 /// A piece of the program's own memory. Its maker has checked it against a registration, or copied the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Piece {
-    pub(super) at: usize,
-    pub(super) length: usize,
+pub(crate) struct Piece {
+    pub(crate) at: usize,
+    pub(crate) length: usize,
 }
 
 /// Shared pages, mapped until this is dropped.
 #[derive(Debug)]
-pub(super) struct Mapping {
+pub(crate) struct Mapping {
     at: usize,
     length: usize,
 }
 
 impl Mapping {
     /// Maps the first `length` bytes of a file. The caller has checked that the file is that long, and stays so.
-    pub(super) fn new(file: impl AsFd, length: usize, is_writable: bool) -> Result<Self, Errno> {
+    pub(crate) fn new(file: impl AsFd, length: usize, is_writable: bool) -> Result<Self, Errno> {
         let access = if is_writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
         // SAFETY: the kernel chooses the place, so nothing else is mapped over.
         let at = unsafe { mmap(std::ptr::null_mut(), length, access, MapFlags::SHARED, file, 0) }?;
@@ -40,20 +40,20 @@ impl Mapping {
     }
 
     /// The address of `length` bytes at an offset; none where they are not all within.
-    pub(super) fn piece(&self, offset: usize, length: usize) -> Option<Piece> {
+    pub(crate) fn piece(&self, offset: usize, length: usize) -> Option<Piece> {
         let end = offset.checked_add(length)?;
         (end <= self.length).then_some(Piece { at: self.at + offset, length })
     }
 
     /// A word of the first page.
-    pub(super) fn word32(&self, offset: usize) -> &AtomicU32 {
+    pub(crate) fn word32(&self, offset: usize) -> &AtomicU32 {
         assert!(offset + 4 <= self.length && offset.is_multiple_of(4), "a word of the layout");
         // SAFETY: within the mapping, aligned, and mapped as long as the reference lives. All access is atomic.
         unsafe { AtomicU32::from_ptr((self.at + offset) as *mut u32) }
     }
 
     /// A word of the first page.
-    pub(super) fn word64(&self, offset: usize) -> &AtomicU64 {
+    pub(crate) fn word64(&self, offset: usize) -> &AtomicU64 {
         assert!(offset + 8 <= self.length && offset.is_multiple_of(8), "a word of the layout");
         // SAFETY: as for `word32`.
         unsafe { AtomicU64::from_ptr((self.at + offset) as *mut u64) }
@@ -68,7 +68,7 @@ impl Drop for Mapping {
 }
 
 /// Copies between two places that may be the same. A peer may write either at once: then the bytes are any, and no more.
-pub(super) fn copy(from: usize, to: usize, length: usize) {
+pub(crate) fn copy(from: usize, to: usize, length: usize) {
     // SAFETY: both places are a `Piece` of a registration or of a `Mapping`. A program that frees registered memory gets the
     // fault here that its device would report.
     unsafe { std::ptr::copy(from as *const u8, to as *mut u8, length) };
@@ -124,7 +124,7 @@ pub(super) fn receive(stream: BorrowedFd<'_>, pieces: impl Iterator<Item = Piece
 }
 
 /// Copies bytes out of a piece.
-pub(super) fn load<const N: usize>(from: Piece) -> [u8; N] {
+pub(crate) fn load<const N: usize>(from: Piece) -> [u8; N] {
     let mut bytes = [0; N];
     copy(from.at, bytes.as_mut_ptr() as usize, N.min(from.length));
     bytes

@@ -114,7 +114,9 @@ impl State {
         }
         let mut has_published = false;
         let mut failed = None;
-        while let Some(mut work) = pair.sending.pop_front() {
+        // Its memory may still be mapped here, but nobody is there: requests wait for the end of their retries.
+        let is_gone = pair.transport == Transport::Reliable && pair.connections[0].is_closed();
+        while !is_gone && let Some(mut work) = pair.sending.pop_front() {
             let before = pair.connections[0].requests.tail;
             let step = self.send(pair, &mut work);
             has_published |= pair.connections[0].requests.tail != before;

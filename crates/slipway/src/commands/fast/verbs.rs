@@ -62,7 +62,7 @@ fn links(running: &Running, broker: &BrokerStatus) -> String {
         return "no queue pair is joined now\n".to_owned();
     }
     view::table(
-        ["QUEUE PAIR", "PEER", "JOINED", "SENT", "BYTES", "RECEIVED", "BYTES"],
+        ["QUEUE PAIR", "PEER", "WAY", "SENT", "BYTES", "RECEIVED", "BYTES"],
         all.into_iter().map(|(node, link)| {
             let end = |node: NodeId, number: u32| format!("{}:{number}", running.lab.nodes[node].name);
             let sum = |of: &dyn Fn(&(&str, u64, u64)) -> u64| {
@@ -71,7 +71,12 @@ fn links(running: &Running, broker: &BrokerStatus) -> String {
             [
                 end(node.node, link.queue_pair),
                 end(link.peer_node, link.peer),
-                if link.joined { "yes" } else { "no" }.to_owned(),
+                match (link.joined, link.relayed) {
+                    (false, _) => "not joined",
+                    (true, true) => "relay",
+                    (true, false) => "shared memory",
+                }
+                .to_owned(),
                 sum(&|one| one.1),
                 sum(&|one| one.2),
                 link.traffic.receives.to_string(),
@@ -95,6 +100,7 @@ pub(super) fn explain(context: &Context, running: &Running, from: &str, to: &str
         let way = match answer.verbs.way {
             Way::SharedMemory => "run through shared memory",
             Way::HostNetwork => "run by a connection of the hosts' network",
+            Way::Relay => "are relayed",
             Way::Refused => "are refused",
         };
         let errno = answer.verbs.errno.map_or_else(String::new, |errno| format!(" ({errno})"));
