@@ -166,6 +166,12 @@ fn each_operation_is_carried_out_to_the_byte() {
 }
 
 #[test]
+fn registrations_that_end_and_forks_harm_nothing() {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/verbs/hazards.py");
+    assert_eq!(Nodes::open().run(1, &["/usr/bin/python3", script]), "all hazards\n");
+}
+
+#[test]
 fn perftest_runs() {
     let nodes = Nodes::open();
     for program in [

@@ -16,7 +16,7 @@ const CALLS: &[c_long] = &[
     libc::SYS_restart_syscall, libc::SYS_exit, libc::SYS_exit_group,
     // Time and chance.
     libc::SYS_clock_gettime, libc::SYS_clock_nanosleep, libc::SYS_getrandom,
-    // What is open: it opens no file.
+    // Open descriptors: the broker opens no file.
     libc::SYS_read, libc::SYS_write, libc::SYS_writev, libc::SYS_pread64, libc::SYS_pwrite64, libc::SYS_close,
     libc::SYS_fstat, libc::SYS_newfstatat, libc::SYS_statx,
     // Memory of connections.

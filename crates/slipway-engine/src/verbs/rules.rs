@@ -58,7 +58,7 @@ impl Rules {
         }
     }
 
-    /// The same for a broker.
+    /// These limits, as a broker asks for them.
     pub(super) fn into_limits(self) -> Limits {
         let node = |number: u32| usize::try_from(number).map(NodeId).ok();
         Box::new(move |from, to| match (node(from), node(to)) {

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use rustix::io::Errno;
 
 use super::relay::Limit;
-use super::tables::Link;
 
 /// The limits of connections from one node to another: by whichever rule decides about them.
 pub type Limits = Box<dyn FnMut(u32, u32) -> Terms + Send>;
@@ -65,23 +64,33 @@ impl Both {
     }
 }
 
+/// A connection, as far as limits are about it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limited {
+    pub(super) terms: Both,
+    /// Its nodes, that of the end that asked first before the other.
+    pub(super) nodes: (u32, u32),
+    /// Its number at the relay.
+    pub(super) relay: Option<u64>,
+}
+
 /// Both directions of a connection: its terms there, and the nodes from and to.
-fn ways(link: &Link) -> [(Terms, u32, u32); 2] {
+fn ways(link: Limited) -> [(Terms, u32, u32); 2] {
     let (first, second) = link.nodes;
     let [there, back] = link.terms.0;
     [(there, first, second), (back, second, first)]
 }
 
 /// Whether one more connection of these nodes may be, beside those that there are.
-pub(super) fn admit<'a>(
+pub(super) fn admit(
     both: &Both,
     (from, to): (u32, u32),
-    links: impl Iterator<Item = &'a Link> + Clone,
+    links: impl Iterator<Item = Limited> + Clone,
 ) -> Result<(), Errno> {
     for (terms, to) in [(both.0[0], to), (both.0[1], from)] {
         let Some(most) = terms.connections else { continue };
-        let same = |link: &&Link| {
-            ways(link).iter().any(|(its, _, node)| its.connections.is_some() && its.rule == terms.rule && *node == to)
+        let same = |link: &Limited| {
+            ways(*link).iter().any(|(its, _, node)| its.connections.is_some() && its.rule == terms.rule && *node == to)
         };
         if links.clone().filter(same).count() >= usize::try_from(most).unwrap_or(usize::MAX) {
             return Err(Errno::CONNREFUSED);
@@ -91,14 +100,14 @@ pub(super) fn admit<'a>(
 }
 
 /// The limit of each relayed connection, by its number at the relay. Connections that share a rate have even parts.
-pub(super) fn shares<'a>(links: impl Iterator<Item = &'a Link> + Clone) -> BTreeMap<u64, Limit> {
+pub(super) fn shares(links: impl Iterator<Item = Limited> + Clone) -> BTreeMap<u64, Limit> {
     let (mut pairs, mut nodes) = (BTreeMap::<_, u64>::new(), BTreeMap::<_, u64>::new());
     let relayed = || links.clone().filter(|link| link.relay.is_some());
     for (terms, from, to) in relayed().flat_map(ways) {
         *pairs.entry((terms.rule, from, to)).or_default() += 1;
         *nodes.entry((terms.rule, from)).or_default() += 1;
     }
-    let limit = |link: &Link| {
+    let limit = |link: Limited| {
         let mut limit = Limit::default();
         for (terms, from, to) in ways(link) {
             let part = |rate: Option<u64>, of: u64| rate.map(|rate| rate / of.max(1));

@@ -118,7 +118,7 @@ struct Relayed {
     paces: [Pace; 2],
     priority: u8,
     is_asleep: bool,
-    /// When it ends, drained or not.
+    /// Time at which the connection ends, drained or not.
     ends: Option<Instant>,
 }
 

@@ -113,7 +113,7 @@ fn connect(
         return Err(Errno::NOBUFS);
     }
     let terms = Both::of(limits, (from.node, to));
-    limits::admit(&terms, (from.node, to), tables.links.values())?;
+    limits::admit(&terms, (from.node, to), tables.limited())?;
     let slot = tables.slot(from.program, number)?;
     let (counts, mut slots) = (slot.number, vec![slot]);
     let made = Made::new(tables, terms.need_relay())?;

@@ -9,7 +9,7 @@ use std::time::Instant;
 use rustix::io::Errno;
 
 use super::counts::{Page, Traffic};
-use super::limits::{Both, Limits, shares};
+use super::limits::{Both, Limited, Limits, shares};
 use super::relay::{Limit, Relay, Side};
 use super::{Caps, LinkStatus, NodeStatus, PeerTraffic};
 use crate::wire::{Gid, Region, Transport};
@@ -260,10 +260,15 @@ impl Tables {
         Ok(id)
     }
 
+    /// All connections, as far as limits are about them.
+    pub(super) fn limited(&self) -> impl Iterator<Item = Limited> + Clone {
+        self.links.values().map(|link| Limited { terms: link.terms, nodes: link.nodes, relay: link.relay })
+    }
+
     /// Gives connections that share a rate even parts of it.
     pub(super) fn repace(&mut self) {
         let Some(relay) = &self.relay else { return };
-        for (id, limit) in shares(self.links.values()) {
+        for (id, limit) in shares(self.limited()) {
             if self.paced.insert(id, limit) != Some(limit) {
                 relay.limit(id, limit);
             }

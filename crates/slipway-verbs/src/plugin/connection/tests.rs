@@ -68,6 +68,16 @@ fn who_sleeps_is_rung_once_and_a_closed_socket_is_seen() {
     assert!(one.is_closed());
 }
 
+/// A peer that leaves its wake-ups in the socket, or makes it small, does not block the end that wakes it.
+#[test]
+fn a_full_socket_holds_nobody_up() {
+    let (mut one, mut other) = ends();
+    while rustix::net::send(other.bell(), &[1], SendFlags::DONTWAIT).is_ok() {}
+    one.sleep(true);
+    other.ring();
+    assert_eq!(one.memory.word32(one.mine + BELL).load(Ordering::Relaxed), 0);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
