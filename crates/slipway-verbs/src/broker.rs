@@ -5,9 +5,10 @@
 
 mod counts;
 mod far;
-mod reply;
 mod limits;
+mod objects;
 mod relay;
+mod reply;
 mod requests;
 mod tables;
 
@@ -25,8 +26,8 @@ use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketT
 use crate::wire::{self, Answer, Gid, Request, WireError};
 pub use counts::Traffic;
 pub use far::{Hosts, Join, Name, Way};
-use reply::Done;
 pub use limits::{Limits, Terms};
+use reply::Done;
 use tables::Tables;
 
 /// Bounds of each node. The next of a kind is refused with the error that is named here.

@@ -11,8 +11,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use super::limits::Both;
+use super::objects::{Ask, Link, Place, key};
 use super::reply::{Done, From};
-use super::tables::{Ask, Link, Place, Tables, key, numbers_of};
+use super::tables::{Tables, numbers_of};
 use super::{Broker, gid};
 use crate::wire::{Answer, End, Gid, Reply, Transport};
 

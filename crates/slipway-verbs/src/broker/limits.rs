@@ -33,7 +33,7 @@ impl Terms {
         self.flow.is_some() || self.pair.is_some() || self.node.is_some() || self.priority.is_some()
     }
 
-    /// Whether they limit anything.
+    /// Whether the terms limit anything: a rate, a priority, or a number.
     #[must_use]
     pub fn is_limited(&self) -> bool {
         self.need_relay() || self.connections.is_some()

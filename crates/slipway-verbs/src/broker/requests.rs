@@ -8,10 +8,11 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use super::Policy;
 use super::far::{self, Way};
-use super::reply::{Done, From};
 use super::limits::{self, Both, Limits};
+use super::objects::{Held, Link, QueuePair, key};
 use super::relay::{Limit, Side};
-use super::tables::{Held, Link, QueuePair, Tables, key};
+use super::reply::{Done, From};
+use super::tables::Tables;
 use crate::layout::{MEMORY, SIZED};
 use crate::wire::{Answer, End, Gid, Region, Reply, Request, Transport};
 
@@ -23,13 +24,7 @@ const PAGE: u64 = 4096;
 /// All that decides about a connection.
 pub(super) type Rules<'a> = (&'a mut Policy, &'a mut Limits, &'a mut Way);
 
-pub(super) fn answer(
-    tables: &mut Tables,
-    rules: Rules<'_>,
-    from: From,
-    request: &Request,
-    fds: Vec<OwnedFd>,
-) -> Done {
+pub(super) fn answer(tables: &mut Tables, rules: Rules<'_>, from: From, request: &Request, fds: Vec<OwnedFd>) -> Done {
     carry_out(tables, rules, from, request, fds).unwrap_or_else(Done::refused)
 }
 
@@ -114,9 +109,9 @@ fn connect(
     }
     let terms = Both::of(limits, (from.node, to));
     limits::admit(&terms, (from.node, to), tables.limited())?;
+    let made = Made::new(tables, terms.need_relay())?;
     let slot = tables.slot(from.program, number)?;
     let (counts, mut slots) = (slot.number, vec![slot]);
-    let made = Made::new(tables, terms.need_relay())?;
     let nodes = (from.node, to);
     let (relay, own) = (made.relay, made.first);
     if number == peer {

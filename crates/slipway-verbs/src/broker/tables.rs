@@ -4,81 +4,20 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::os::fd::OwnedFd;
-use std::time::Instant;
 
 use rustix::io::Errno;
 
 use super::counts::{Page, Traffic};
 use super::limits::{Both, Limited, Limits, shares};
+use super::objects::{Ask, Held, Link, Place, QueuePair, Slot, key};
 use super::relay::{Limit, Relay, Side};
 use super::{Caps, LinkStatus, NodeStatus, PeerTraffic};
-use crate::wire::{Gid, Region, Transport};
+use crate::wire::Gid;
 
 /// The first queue pair's number: 0 and 1 are those of management (InfiniBand specification, 3.5.10).
 const FIRST: u32 = 16;
 /// Numbers of queue pairs have 24 bits.
 const LAST: u32 = 0x00ff_fffe;
-
-pub(super) struct QueuePair {
-    pub(super) program: u64,
-    pub(super) node: u32,
-    pub(super) transport: Transport,
-    pub(super) domain: u32,
-    /// The queue pair that this one is joined with; none for datagrams.
-    pub(super) peer: Option<u32>,
-    pub(super) revoked: bool,
-}
-
-pub(super) struct Held {
-    pub(super) program: u64,
-    pub(super) node: u32,
-    pub(super) domain: u32,
-    pub(super) region: Region,
-    pub(super) file: Option<OwnedFd>,
-}
-
-/// A connection. Its key is both queue pairs' numbers, the lower first.
-pub(super) struct Link {
-    /// The queue pair that asked first.
-    pub(super) first: u32,
-    pub(super) nodes: (u32, u32),
-    /// The descriptors of the end that has not asked yet: memory and socket, or a stream.
-    pub(super) waiting: Option<Vec<OwnedFd>>,
-    /// Where the ends that have joined count.
-    pub(super) slots: Vec<Slot>,
-    /// A copy of the stream to another host's program, by which the broker ends it.
-    pub(super) stream: Option<OwnedFd>,
-    pub(super) terms: Both,
-    /// Its number at the relay; `None`: both ends share memory, or have a stream.
-    pub(super) relay: Option<u64>,
-}
-
-/// A question to another host's broker that has no answer yet.
-pub(super) struct Ask {
-    pub(super) program: u64,
-    pub(super) number: u32,
-    pub(super) node: u32,
-    pub(super) peer: u32,
-    pub(super) to: u32,
-    /// The other broker has asked at the same time: its stream will come until then.
-    pub(super) crossed: Option<Instant>,
-}
-
-/// The node of an address, and its host.
-#[derive(Clone, Copy)]
-pub(super) struct Place {
-    pub(super) node: u32,
-    /// Its virtual host, where that is another.
-    pub(super) host: Option<u32>,
-}
-
-/// A place where a program counts an end of a connection.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Slot {
-    queue_pair: u32,
-    program: u64,
-    pub(super) number: u32,
-}
 
 /// Pairs of nodes whose ended connections have counts of their own; all other pairs of a node share one.
 const PAIRS: usize = 1024;
@@ -112,19 +51,6 @@ pub(super) fn numbers_of(host: u32, hosts: u32) -> RangeInclusive<u32> {
     let share = (LAST - FIRST + 1) / hosts.max(1);
     let first = FIRST + host.saturating_mul(share).min(LAST - FIRST);
     first..=(first + share.saturating_sub(1)).min(LAST)
-}
-
-impl Link {
-    /// The node of this end, and that of the other.
-    fn nodes_from(&self, queue_pair: u32) -> (u32, u32) {
-        let (first, second) = self.nodes;
-        if queue_pair == self.first { (first, second) } else { (second, first) }
-    }
-}
-
-/// The key of a connection.
-pub(super) fn key(one: u32, other: u32) -> (u32, u32) {
-    (one.min(other), one.max(other))
 }
 
 impl Tables {
@@ -262,7 +188,7 @@ impl Tables {
 
     /// All connections, as far as limits are about them.
     pub(super) fn limited(&self) -> impl Iterator<Item = Limited> + Clone {
-        self.links.values().map(|link| Limited { terms: link.terms, nodes: link.nodes, relay: link.relay })
+        self.links.values().map(Link::limited)
     }
 
     /// Gives connections that share a rate even parts of it.
@@ -280,7 +206,8 @@ impl Tables {
         let mut unkept = BTreeSet::new();
         for link in self.links.values_mut() {
             link.terms = Both::of(limits, link.nodes);
-            if link.relay.is_none() && link.terms.need_relay() {
+            let is_unkept = link.terms.need_relay() || link.stream.is_some() && link.terms.is_limited();
+            if link.relay.is_none() && is_unkept {
                 unkept.insert(link.nodes);
             }
         }

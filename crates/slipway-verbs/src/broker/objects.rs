@@ -1,0 +1,86 @@
+//! Objects that the broker holds, one by one.
+
+use std::os::fd::OwnedFd;
+use std::time::Instant;
+
+use super::limits::{Both, Limited};
+use crate::wire::{Region, Transport};
+
+pub(super) struct QueuePair {
+    pub(super) program: u64,
+    pub(super) node: u32,
+    pub(super) transport: Transport,
+    pub(super) domain: u32,
+    /// The queue pair that this one is joined with; none for datagrams.
+    pub(super) peer: Option<u32>,
+    pub(super) revoked: bool,
+}
+
+pub(super) struct Held {
+    pub(super) program: u64,
+    pub(super) node: u32,
+    pub(super) domain: u32,
+    pub(super) region: Region,
+    pub(super) file: Option<OwnedFd>,
+}
+
+/// A connection. Its key is both queue pairs' numbers, the lower first.
+pub(super) struct Link {
+    /// The queue pair that asked first.
+    pub(super) first: u32,
+    pub(super) nodes: (u32, u32),
+    /// The descriptors of the end that has not asked yet: memory and socket, or a stream.
+    pub(super) waiting: Option<Vec<OwnedFd>>,
+    /// Where the ends that have joined count.
+    pub(super) slots: Vec<Slot>,
+    /// A copy of the stream to another host's program, by which the broker ends it.
+    pub(super) stream: Option<OwnedFd>,
+    pub(super) terms: Both,
+    /// Its number at the relay; `None`: both ends share memory, or have a stream.
+    pub(super) relay: Option<u64>,
+}
+
+/// A question to another host's broker that has no answer yet.
+pub(super) struct Ask {
+    pub(super) program: u64,
+    pub(super) number: u32,
+    pub(super) node: u32,
+    pub(super) peer: u32,
+    pub(super) to: u32,
+    /// The other broker has asked at the same time: its stream will come until then.
+    pub(super) crossed: Option<Instant>,
+}
+
+/// The node of an address, and its host.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    pub(super) node: u32,
+    /// Its virtual host, where that is another.
+    pub(super) host: Option<u32>,
+}
+
+/// A place where a program counts an end of a connection.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Slot {
+    pub(super) queue_pair: u32,
+    pub(super) program: u64,
+    pub(super) number: u32,
+}
+
+impl Link {
+    /// The node of this end, and that of the other.
+    pub(super) fn nodes_from(&self, queue_pair: u32) -> (u32, u32) {
+        let (first, second) = self.nodes;
+        if queue_pair == self.first { (first, second) } else { (second, first) }
+    }
+
+    /// The connection, as far as limits are about it.
+    pub(super) fn limited(&self) -> Limited {
+        Limited { terms: self.terms, nodes: self.nodes, relay: self.relay }
+    }
+}
+
+/// The key of a connection.
+pub(super) fn key(one: u32, other: u32) -> (u32, u32) {
+    (one.min(other), one.max(other))
+}
