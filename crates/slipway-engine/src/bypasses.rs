@@ -45,7 +45,7 @@ impl Bypasses {
         self.tcp.iter().map(|tcp| tcp as &dyn Bypass).chain(rdma)
     }
 
-    fn each_mut(&mut self) -> impl Iterator<Item = &mut dyn Bypass> {
+    fn each_mut(&mut self) -> impl DoubleEndedIterator<Item = &mut dyn Bypass> {
         let rdma = self.rdma.iter_mut().map(|rdma| rdma as &mut dyn Bypass);
         self.tcp.iter_mut().map(|tcp| tcp as &mut dyn Bypass).chain(rdma)
     }
@@ -141,7 +141,9 @@ impl Bypasses {
         &mut self,
         mut act: impl FnMut(&mut dyn Bypass) -> Result<u64, BypassError>,
     ) -> Result<u64, BypassError> {
-        let outcomes: Vec<_> = self.each_mut().map(&mut act).collect();
+        // Queue pairs first. A program that loses its TCP connection may end, and its peer should hear of the revocation, not
+        // of that end.
+        let outcomes: Vec<_> = self.each_mut().rev().map(&mut act).collect();
         outcomes.into_iter().sum()
     }
 }

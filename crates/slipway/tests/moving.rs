@@ -116,8 +116,8 @@ fn a_database_on_a_fast_network_moves_with_its_data() {
         let output = lab.program(node, words).output().expect("started");
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
     };
-    let serves = |node: &str| await_that("the database serves", || ask(node, &["ping"]).as_deref() == Some("PONG"));
-    serves("a");
+    let is_ready = |node: &str| await_that("the database serves", || ask(node, &["ping"]).as_deref() == Some("PONG"));
+    is_ready("a");
     assert_eq!(ask("b", &["set", "key", "value"]).as_deref(), Some("OK"));
     // One connection between the two others, which lives through all moves.
     let listen =
@@ -138,7 +138,7 @@ fn a_database_on_a_fast_network_moves_with_its_data() {
     for to in ["host2", "host3", "host1"] {
         place.run(["move", &lab.name, "db", "--to", to, "--stop"]);
         for node in ["a", "b"] {
-            serves(node);
+            is_ready(node);
             let begun = lab.connections();
             assert_eq!(ask(node, &["get", "key"]).as_deref(), Some("value"), "{node} to {to}");
             assert!(lab.connections() > begun, "{node} reaches {to} by the fast path");

@@ -85,7 +85,7 @@ fn ways(link: Limited) -> [(Terms, u32, u32); 2] {
 pub(super) fn admit(
     both: &Both,
     (from, to): (u32, u32),
-    links: impl Iterator<Item = Limited> + Clone,
+    links: &(impl Iterator<Item = Limited> + Clone),
 ) -> Result<(), Errno> {
     for (terms, to) in [(both.0[0], to), (both.0[1], from)] {
         let Some(most) = terms.connections else { continue };
@@ -100,7 +100,7 @@ pub(super) fn admit(
 }
 
 /// The limit of each relayed connection, by its number at the relay. Connections that share a rate have even parts.
-pub(super) fn shares(links: impl Iterator<Item = Limited> + Clone) -> BTreeMap<u64, Limit> {
+pub(super) fn shares(links: &(impl Iterator<Item = Limited> + Clone)) -> BTreeMap<u64, Limit> {
     let (mut pairs, mut nodes) = (BTreeMap::<_, u64>::new(), BTreeMap::<_, u64>::new());
     let relayed = || links.clone().filter(|link| link.relay.is_some());
     for (terms, from, to) in relayed().flat_map(ways) {

@@ -108,7 +108,7 @@ fn connect(
         return Err(Errno::NOBUFS);
     }
     let terms = Both::of(limits, (from.node, to));
-    limits::admit(&terms, (from.node, to), tables.limited())?;
+    limits::admit(&terms, (from.node, to), &tables.limited())?;
     let made = Made::new(tables, terms.need_relay())?;
     let slot = tables.slot(from.program, number)?;
     let (counts, mut slots) = (slot.number, vec![slot]);

@@ -194,7 +194,8 @@ impl Tables {
     /// Gives connections that share a rate even parts of it.
     pub(super) fn repace(&mut self) {
         let Some(relay) = &self.relay else { return };
-        for (id, limit) in shares(self.limited()) {
+        let shares = shares(&self.limited());
+        for (id, limit) in shares {
             if self.paced.insert(id, limit) != Some(limit) {
                 relay.limit(id, limit);
             }

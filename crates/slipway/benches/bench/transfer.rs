@@ -9,7 +9,7 @@
 //! table has ratios to rsync. Over shaped links iperf3 with BBR shows the part of the path's rate that TCP can have.
 //!
 //! `--matrix` takes all nine links of 2 Gbit/s: 0, 10 and 80 ms, by no loss, 0.01 % and 0.1 %. Without it, four links show the
-//! most. `--peers` adds GridFTP, XRootD and rclone; with many files, rclone only where it is asked for. `--only 'TEXT'` takes the ways whose names contain TEXT, besides the
+//! most. `--peers` adds `GridFTP`, `XRootD` and rclone; with many files, rclone only where it is asked for. `--only 'TEXT'` takes the ways whose names contain TEXT, besides the
 //! limit. `--small` measures the small files alone, and `--large` the large one alone. `--link 'TEXT'` takes the links whose
 //! names contain TEXT. `--megabytes N` sets the size of the large file, `--files N` the number of small ones, `--rounds N`
 //! the rounds.

@@ -1,5 +1,7 @@
 //! `slipway move`
 
+use std::fmt::Write as _;
+
 use serde::Serialize;
 use slipway_document::suggest;
 use slipway_document::units::Seconds;
@@ -139,7 +141,7 @@ fn text(done: &Moves) -> String {
     };
     let mut text: String = done.moved.iter().map(line).collect();
     if !done.unchanged.is_empty() {
-        text += &format!("unchanged: {} of lab {}\n", view::listed(&done.unchanged), done.lab);
+        let _ = writeln!(text, "unchanged: {} of lab {}", view::listed(&done.unchanged), done.lab);
     }
     text
 }

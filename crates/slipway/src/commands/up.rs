@@ -73,9 +73,10 @@ impl Args {
         let file = source.lab()?;
         labs::need_privilege()?;
         labs::warn(&source, &file);
-        let file = match file.machines.is_empty() {
-            true => file,
-            false => Lab { part: Part { machine: parts::here(&file)?, ..Part::default() }, ..file },
+        let file = if file.machines.is_empty() {
+            file
+        } else {
+            Lab { part: Part { machine: parts::here(&file)?, ..Part::default() }, ..file }
         };
         if self.dry_run.dry_run {
             source.check(&Store::open()?, &file)?;

@@ -10,7 +10,9 @@ use crate::layout::{BLOCK, REQUEST_HEAD, REQUEST_TAIL, REQUESTS, RESPONSE_HEAD, 
 use crate::plugin::memory::{Mapping, copy, load};
 
 /// Bytes of a record's header, and the unit of a record.
-const UNIT: u64 = 64;
+const UNIT: u64 = HEADER as u64;
+/// Bytes of a header.
+const HEADER: usize = 64;
 /// Time whose bytes may go at once after a pause. A relay that wakes late makes up for it within this time.
 const BURST: Duration = Duration::from_millis(10);
 /// Most bytes of a lane in one turn, so that no connection holds others up.
@@ -127,15 +129,15 @@ impl Lane {
             if rest == 0 {
                 break;
             }
-            let header: [u8; UNIT as usize] = load(from.piece(self.place(self.sent), UNIT as usize).ok_or(Lie)?);
+            let header: [u8; HEADER] = load(from.piece(self.place(self.sent), HEADER).ok_or(Lie)?);
             // The layout of a record's header: `plugin::ring::Header`.
             let payload = u64::from(u32::from_le_bytes([header[8], header[9], header[10], header[11]]));
             let record = UNIT + payload.next_multiple_of(UNIT);
             if record > tail - self.sent {
                 return Err(Lie);
             }
-            let place = to.piece(self.place(self.sent), UNIT as usize).ok_or(Lie)?;
-            copy(header.as_ptr() as usize, place.at, place.length);
+            let there = to.piece(self.place(self.sent), HEADER).ok_or(Lie)?;
+            copy(header.as_ptr() as usize, there.at, there.length);
             self.payload(from, to, payload)?;
             self.sent += record;
             to.word64(self.tail).store(self.sent, Ordering::Release);

@@ -1,8 +1,8 @@
-//! Other programs that data transfer nodes run: GridFTP, XRootD and rclone, each with a server of its own in node `n2`.
+//! Other programs that data transfer nodes run: `GridFTP`, `XRootD` and rclone, each with a server of its own in node `n2`.
 //!
 //! Their servers run before the clock starts, so they save the start over ssh. `slipway transfer` to a server of its own
-//! stands beside them. GridFTP, XRootD and WebDAV move data in the clear; rclone's sftp encrypts. Servers of GridFTP and
-//! XRootD give up root, and write to a folder that anyone may write to.
+//! stands beside them. `GridFTP`, `XRootD` and `WebDAV` move data in the clear; rclone's sftp encrypts. Servers of `GridFTP` and
+//! `XRootD` give up root, and write to a folder that anyone may write to.
 
 use std::process::Child;
 
