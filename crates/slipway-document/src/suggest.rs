@@ -7,8 +7,8 @@ const LONGEST: usize = 64;
 #[must_use]
 pub fn suggest<S: AsRef<str>>(unknown: &str, known: &[S]) -> String {
     let known = known.iter().map(AsRef::as_ref);
-    let list = match known.clone().take(24).collect::<Vec<_>>() {
-        few if few.len() < 24 => few.join(", "),
+    let list = match known.clone().take(27).collect::<Vec<_>>() {
+        few if few.len() < 27 => few.join(", "),
         many => format!("{}, …", many[..12].join(", ")),
     };
     match closest(unknown, known) {

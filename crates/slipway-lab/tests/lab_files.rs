@@ -59,7 +59,7 @@ fn every_key_of_the_template_works() {
     // One of the two figures, and hosts for the underlay to join.
     let all = all.replace("  figure: {wall_time: true}\n", "").replace("hosts: 1\n", "hosts: 2\n");
     let lab = parse("lab.yaml", &all, Path::new("/labs")).unwrap_or_else(|errors| panic!("{}", errors.plain()));
-    assert_eq!((lab.nodes.len(), lab.networks.len(), lab.hosts.len()), (6, 4, 2));
+    assert_eq!((lab.nodes.len(), lab.networks.len(), lab.hosts.len()), (7, 4, 2));
     let guide = include_str!("../../../docs/guide/scenarios.md");
     let shown = |key: &String| slipway_lab::template().contains(key) || guide.contains(key);
     let missing: Vec<_> = keys(&slipway_lab::json_schema()).into_iter().filter(|key| !shown(key)).collect();

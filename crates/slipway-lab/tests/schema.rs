@@ -72,6 +72,7 @@ fn keys_are_the_same_in_schema_and_reader() {
         ("Conditions", "nodes: {n: }\nnetworks: {x: {conditions: {?: 1}}}"),
         ("Ingress", "nodes: {n: }\nnetworks: {x: {conditions: {ingress: {?: 1}}}}"),
         ("Link", "nodes: {n: {count: 2}}\nlinks: [{between: [n1, n2], delay: 1ms, ?: 1}]"),
+        ("DeviceCaps", "networks: {q: {driver: fast, rdma: true}}\nnodes: {n: {rdma: {?: 1}}}"),
         ("Disk", "nodes: {n: {disk: {write: 1MB/s, ?: 1}}}"),
         ("Rule", "nodes: {n: }\npolicy: [{?: 1}]"),
         ("RateSettings", "nodes: {n: }\npolicy: [{rate: {flow: 1gbit, ?: 1}}]"),
