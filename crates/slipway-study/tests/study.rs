@@ -13,6 +13,7 @@ use slipway_document::units::Seconds;
 use slipway_engine::scenario::Ends;
 use slipway_engine::state::StateRoot;
 use slipway_image::{Limits, Store};
+use slipway_lab::TuneChoice;
 use slipway_lab::id::NodeId;
 use slipway_lab::model::{DriverWord, Job, Lab};
 use slipway_measure::play::Line;
@@ -114,6 +115,7 @@ fn a_comparison_leaves_its_report_and_no_lab() {
         source: bench.source.clone(),
         name: bench.lab.name.clone(),
         drivers: vec![DriverWord::Bridge, DriverWord::Macvlan],
+        tunes: vec![TuneChoice::File],
         settings: vec![Setting::default()],
         tasks: vec![Task::Probe(Probe::builtin("ping").expect("a probe"))],
         repeat: 1,

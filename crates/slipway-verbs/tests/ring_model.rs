@@ -106,13 +106,12 @@ impl State {
                     next.taken += 1;
                     next.steps[end] = 0;
                 }
-                1 => {}
                 // `Connection::sleep`
                 2 => next.store(end, BELL, 1, true),
                 3 if !is_fenced && fault != Fault::NoFenceBeforeLook => return None,
-                3 => {}
                 4 if fault == Fault::NoSecondLook => next.steps[end] = 7,
-                4 | 6 => {}
+                // Nothing to take, the fence, or the second look that finds nothing.
+                1 | 3 | 4 | 6 => {}
                 // The thread of service waits for the socket, and arms again.
                 7 if !self.rung => return None,
                 7 => {

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use slipway_image::{ImageError, Limits, Rootfs, Store};
 use slipway_lab::id::List;
-use slipway_lab::model::{Image, ImageSource, Lab};
+use slipway_lab::model::{Image, ImageSource, Lab, Part};
 use slipway_sys::mount::{make_private, mount_fs, mount_overlay};
 use tempfile::TempDir;
 
@@ -91,6 +91,8 @@ pub(crate) fn lab(images: &[Image]) -> Lab {
     Lab {
         name: "test".into(),
         seed: 0,
+        machines: List::new(),
+        part: Part::default(),
         hosts: List::new(),
         machine: false,
         underlay: None,
