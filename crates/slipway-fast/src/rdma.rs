@@ -43,7 +43,7 @@ pub(crate) struct Rdma {
     ends: OnceLock<Ends>,
 }
 
-/// What the thread of the manager waits for.
+/// The events that the thread of the manager waits for.
 #[derive(Debug)]
 struct Ends {
     epoll: OwnedFd,

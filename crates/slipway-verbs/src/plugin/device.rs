@@ -46,7 +46,7 @@ impl Device {
 pub(super) struct State {
     pub(super) client: Client,
     pub(super) gids: Vec<Gid>,
-    /// Where connections are counted.
+    /// The page in which operations and bytes of connections are counted.
     counts: Option<Arc<Mapping>>,
     pub(super) regions: Regions,
     pub(super) queue_pairs: Vec<Option<Box<QueuePair>>>,

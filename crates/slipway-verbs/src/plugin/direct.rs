@@ -1,7 +1,7 @@
 //! Waiting without a hop: the thread that waits for a completion moves the rings itself.
 //!
-//! A program that reads its channel while nothing is there would be woken by the thread of service, which a peer wakes: two
-//! switches of threads for a message. So the reading thread takes the service's place. It waits where that thread waits, and gives the
+//! A program that reads its channel while nothing is there would be woken by the thread of service, which a peer wakes.
+//! That is two switches of threads for a message. So the reading thread takes the service's place. It waits where that thread waits, and gives the
 //! program the event that it has made itself. The thread of service rests meanwhile. It looks every few milliseconds whether the
 //! program still waits this way, and takes its place again where not.
 //!

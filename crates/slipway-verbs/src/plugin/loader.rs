@@ -132,7 +132,7 @@ pub(super) fn restore_signals(old: &Signals) {
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const old.0, std::ptr::null_mut()) };
 }
 
-/// Whether reads of a file wait.
+/// Whether `read(2)` of a descriptor waits for data.
 pub(super) fn waits(file: c_int) -> bool {
     // SAFETY: a number. An error is -1, whose bits say that reads do not wait.
     unsafe { libc::fcntl(file, libc::F_GETFL) & libc::O_NONBLOCK == 0 }

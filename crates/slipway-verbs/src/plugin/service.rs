@@ -64,7 +64,7 @@ fn serve(device: &Weak<Device>, epoll: &OwnedFd, park: &OwnedFd) {
         }
         state.is_serving = false;
         let was_long = rest == Rest::Long;
-        // Whoever has just been woken looks once more before it takes over.
+        // A thread that has just been woken looks once more before it takes over.
         rest = state.rest(if was_long { rounds.wrapping_sub(1) } else { rounds });
         rounds = state.direct.rounds;
         if state.is_spinning && state.polls == polls {

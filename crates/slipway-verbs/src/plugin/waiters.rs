@@ -1,4 +1,4 @@
-//! What a device knows of threads that wait for completions, and of the thread of service beside them.
+//! Threads that wait for completions, and the thread of service beside them, as a device knows them.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -12,7 +12,7 @@ pub(super) struct Waiter {
     pub(super) is_asleep: bool,
 }
 
-/// What the state knows of threads that wait.
+/// Threads that wait, as the state knows them.
 #[derive(Debug, Default)]
 pub(super) struct Direct {
     pub(super) waiter: Option<Waiter>,
@@ -38,7 +38,7 @@ pub(super) struct Direct {
     pub(super) piped: HashMap<i32, u64>,
 }
 
-/// What a thread that waits does next.
+/// The next step of a thread that waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Next {
     /// The event is there.

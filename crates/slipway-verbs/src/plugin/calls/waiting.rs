@@ -146,7 +146,7 @@ fn begin(channel: c_int) -> Begun {
     }
 }
 
-/// What is next after a sleep. The device's count is given back with all but another sleep.
+/// The step after a sleep. The device's count is given back with all but another sleep.
 fn woken(held: *const Device, events: &[libc::epoll_event], count: c_int) -> Next {
     // SAFETY: `begin` holds a count.
     let device = unsafe { Arc::from_raw(held) };
