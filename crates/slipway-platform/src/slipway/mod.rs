@@ -61,6 +61,7 @@ pub(super) fn write(lab: &Lab, comments: &[String], base_dir: &Path) -> Result<S
 fn difference(a: &Lab, b: &Lab) -> Option<&'static str> {
     let parts = [
         ("name", a.name == b.name),
+        ("machines", a.machines == b.machines),
         ("hosts", (a.machine, &a.hosts, &a.underlay) == (b.machine, &b.hosts, &b.underlay)),
         ("images", a.images == b.images),
         ("networks", a.networks == b.networks),
@@ -69,7 +70,8 @@ fn difference(a: &Lab, b: &Lab) -> Option<&'static str> {
         ("policy", a.policy == b.policy),
         ("job", a.job == b.job),
         ("scenario", a.scenario == b.scenario),
-        ("seed", a == b),
+        // Whose part of a running lab it was is nothing of a file's.
+        ("seed", Lab { part: b.part.clone(), ..a.clone() } == *b),
     ];
     parts.into_iter().find(|(_, equal)| !equal).map(|(what, _)| what)
 }
@@ -83,6 +85,7 @@ fn file(lab: &Lab) -> Map {
     if lab.seed != 0 {
         file.bare("seed", lab.seed);
     }
+    file.map("machines", machines(lab));
     if let Some(hosts) = hosts(lab) {
         file.put("hosts", hosts);
     }
@@ -129,18 +132,36 @@ fn tune(host: &Host) -> Option<Yaml> {
     (!map.is_empty()).then_some(Yaml::Map(map))
 }
 
+fn machines(lab: &Lab) -> Map {
+    let mut map = Map::default();
+    for machine in &lab.machines {
+        if machine.ssh == machine.name {
+            map.text(&machine.name, machine.address.to_string());
+        } else {
+            let mut settings = Map::default();
+            settings.text("address", machine.address.to_string());
+            settings.text("ssh", &machine.ssh);
+            map.put(&machine.name, Yaml::Map(settings));
+        }
+    }
+    map
+}
+
 fn hosts(lab: &Lab) -> Option<Yaml> {
     if lab.machine {
         return Some(Yaml::Text("machine".to_owned()));
     }
     let is_default = |(at, host): (HostId, &Host)| host.name == format!("host{}", at.index() + 1);
-    let has_settings =
-        lab.hosts.iter().any(|host| host.cpus.is_some() || host.profile.is_some() || !host.tune.is_empty());
+    let is_set = |host: &Host| host.cpus.is_some() || host.profile.is_some() || !host.tune.is_empty();
+    let has_settings = !lab.machines.is_empty() || lab.hosts.iter().any(is_set);
     match lab.hosts.len() {
         _ if has_settings => {
             let mut map = Map::default();
             for host in &lab.hosts {
                 let mut settings = Map::default();
+                if let Some(machine) = lab.machines.get(host.machine) {
+                    settings.text("machine", &machine.name);
+                }
                 if let Some(cpus) = &host.cpus {
                     settings.text("cpus", cpus);
                 }
