@@ -12,7 +12,7 @@
 //! the token too (docs/adr/0055).
 //!
 //! Peers are hostile. Each end checks a path when it reads it ([`path`]). The receiver opens directories beneath the
-//! destination without following links ([`tree`]). No declared length makes either end allocate.
+//! destination without following links (`tree`). No declared length makes either end allocate.
 
 pub mod agent;
 pub mod blocks;

@@ -59,6 +59,10 @@ fn a_lab_lives_on_three_machines_and_leaves_nothing() {
     assert_eq!((status("n6"), status("n5")), ("frozen".into(), "running".into()));
     machines.run(1, ["thaw", "wide", "n6"]);
 
+    machines.run(0, ["stop", "wide", "n2,n4"]);
+    assert_eq!((status("n2"), status("n4"), status("n5")), ("stopped".into(), "stopped".into(), "running".into()));
+    machines.run(2, ["start", "wide", "n2,n4"]);
+
     machines.run(0, ["partition", "wide", "n1,n2", "rest"]);
     assert!(pings(&machines, 0, "wide", "n1", "n2") && !pings(&machines, 0, "wide", "n3", "n2"));
     assert!(pings(&machines, 2, "wide", "n3", "n5"), "within the rest");

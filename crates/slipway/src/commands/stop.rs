@@ -8,7 +8,7 @@ use crate::context::{Context, DryRun};
 use crate::done::Done;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::labs;
+use crate::{labs, parts};
 
 /// Stop nodes, and keep their files and links
 #[derive(Debug, clap::Args)]
@@ -36,7 +36,17 @@ impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
         let (running, nodes) = self.chosen.open(context)?;
         let done = Done::to_nodes(("stop", "stopped"), &["stopped"], &running, &nodes, self.dry_run)?;
-        done.make(context, || Ok(running.stop(&nodes, self.grace.duration())?))
+        let (here, elsewhere): (Vec<NodeId>, Vec<NodeId>) =
+            nodes.iter().partition(|&&node| running.lab.has_here(node));
+        done.make(context, || {
+            if !elsewhere.is_empty() {
+                let (grace, names) = (self.grace.to_string(), labs::names(&running.lab, &elsewhere));
+                let mut words = vec!["stop", "--grace", &grace, &running.lab.name];
+                words.extend(names.iter().map(String::as_str));
+                parts::answers::<serde_json::Value>(context, &running.lab, &words)?;
+            }
+            Ok(running.stop(&here, self.grace.duration())?)
+        })
     }
 }
 
