@@ -181,7 +181,7 @@ fn write(join: &Join) -> Open {
     Open { flow, server: at(&join.to.gid), client: at(&join.from.gid) }
 }
 
-/// The question of a message; none where it has bits that [`write`] does not write.
+/// The question of a message; none where it has bits that [`write()`] does not write.
 fn read(open: &Open) -> Option<Join> {
     let number = |shift: u32| u32::try_from(open.flow >> shift & ((1 << NUMBER) - 1)).ok();
     let transport = match open.flow >> (2 * NUMBER) {

@@ -70,7 +70,7 @@ impl Commands<'_> {
         self.0.connections.attributes(id).and_then(|attributes| attributes.write(state)).ok_or(Errno::INVAL)
     }
 
-    /// Asks for a connection. A wish is for [`Rdma::call`]: another router has to be asked.
+    /// Asks for a connection. The caller asks another router for a wish.
     pub(crate) fn connect(&mut self, at: Standing<'_>, id: u32, offer: &Offer) -> Result<Option<Wish>, Errno> {
         let id = self.own(at, id)?;
         let wish = self.0.ask(id, offer)?;
