@@ -115,7 +115,7 @@ impl Part {
 }
 
 /// A secret of 32 bytes, which no log shows.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Secret(pub [u8; 32]);
 
 impl fmt::Debug for Secret {

@@ -1,5 +1,9 @@
 //! The same of every machine at once.
 
+use std::panic::resume_unwind;
+use std::thread::ScopedJoinHandle;
+
+use slipway_engine::lab::Given;
 use slipway_lab::id::{List, MachineId};
 use slipway_lab::model::Machine;
 use slipway_lab::scenario::Order as LabOrder;
@@ -9,26 +13,12 @@ use crate::error::MachineError;
 use crate::message::{Answer, Order};
 use crate::rsh::Rsh;
 
-/// The outcome of an order on other machines.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Given {
-    /// Fast connections that ended.
-    pub connections: u64,
-    /// Notes on limits.
-    pub notes: Vec<String>,
-}
-
-/// Acts on each machine, each in a thread of its own, and gives what came of it in the machines' order.
-pub(crate) fn each<T: Send, C: Send>(
-    over: Vec<C>,
-    act: impl Fn(C) -> Result<T, MachineError> + Sync,
-) -> Vec<Result<T, MachineError>> {
+/// Acts on each, each in a thread of its own, and gives what came of it in their order.
+pub fn each<T: Send, C: Send>(over: Vec<C>, act: impl Fn(C) -> T + Sync) -> Vec<T> {
     std::thread::scope(|scope| {
         let threads: Vec<_> = over.into_iter().map(|one| scope.spawn(|| act(one))).collect();
-        threads
-            .into_iter()
-            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-            .collect()
+        let join = |thread: ScopedJoinHandle<'_, T>| thread.join().unwrap_or_else(|panic| resume_unwind(panic));
+        threads.into_iter().map(join).collect()
     })
 }
 

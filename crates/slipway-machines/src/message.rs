@@ -21,7 +21,6 @@ pub enum Order {
         /// The lab, as this machine has it.
         lab: Box<Lab>,
         /// The secret of the lab's routers.
-        #[serde(with = "hex")]
         secret: Secret,
     },
     /// Leaves the part that was made standing.
@@ -107,30 +106,6 @@ pub fn receive<T: DeserializeOwned>(from: &mut impl BufRead) -> io::Result<Optio
         return Err(io::Error::new(io::ErrorKind::InvalidData, "a message was cut short"));
     }
     serde_json::from_slice(&line).map(Some).map_err(io::Error::from)
-}
-
-/// A secret as text.
-mod hex {
-    use std::fmt::Write as _;
-
-    use serde::{Deserialize as _, Deserializer, Serializer, de};
-    use slipway_lab::model::Secret;
-
-    pub(super) fn serialize<S: Serializer>(secret: &Secret, to: S) -> Result<S::Ok, S::Error> {
-        let text = secret.0.iter().fold(String::new(), |mut text, byte| {
-            let _ = write!(text, "{byte:02x}");
-            text
-        });
-        to.serialize_str(&text)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Secret, D::Error> {
-        let text = String::deserialize(from)?;
-        let digit = |at: usize| text.get(at..at + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok());
-        let bytes: Option<Vec<u8>> = (0..text.len()).step_by(2).map(digit).collect();
-        let bytes = bytes.and_then(|bytes| <[u8; 32]>::try_from(bytes).ok());
-        bytes.map(Secret).ok_or_else(|| de::Error::custom("a secret is 64 hexadecimal digits"))
-    }
 }
 
 #[cfg(test)]

@@ -1,13 +1,11 @@
 //! How commands reach other machines: ssh, or what stands in its place.
 
 use std::ffi::OsStr;
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use nix::ifaddrs::getifaddrs;
-use nix::sys::socket::SockaddrIn;
 use slipway_lab::model::Machine;
+use slipway_sys::interfaces::with_address;
 
 use crate::error::MachineError;
 
@@ -72,9 +70,7 @@ impl Rsh {
 /// Whether a machine is this one: it has its address.
 #[must_use]
 pub fn is_here(machine: &Machine) -> bool {
-    let ip =
-        |of: nix::ifaddrs::InterfaceAddress| of.address.and_then(|found| found.as_sockaddr_in().map(SockaddrIn::ip));
-    getifaddrs().is_ok_and(|mut all| all.any(|of| ip(of).map(IpAddr::from) == Some(machine.address.into())))
+    with_address(machine.address.into()).is_ok_and(|found| found.is_some())
 }
 
 /// A word that a shell takes as it is.

@@ -2,7 +2,11 @@
 //! socket answers for the network namespace that it was made in.
 
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd as _};
+
+use nix::ifaddrs::getifaddrs;
+use nix::sys::socket::SockaddrStorage;
 
 /// `struct ifreq` (`include/uapi/linux/if.h`): an interface's name, then what is asked for.
 pub type Question = [u8; 40];
@@ -25,6 +29,19 @@ const QUESTIONS: &[u32] = &[
     0x8942, // SIOCGIFTXQLEN
     0x8970, // SIOCGIFMAP
 ];
+
+/// The name of the interface that has an address, in the caller's network namespace (`getifaddrs(3)`).
+///
+/// # Errors
+/// As `getifaddrs(3)`.
+pub fn with_address(address: IpAddr) -> io::Result<Option<String>> {
+    let ip = |of: &SockaddrStorage| {
+        let v4 = of.as_sockaddr_in().map(|v4| IpAddr::from(v4.ip()));
+        v4.or_else(|| of.as_sockaddr_in6().map(|v6| IpAddr::from(v6.ip())))
+    };
+    let mut all = getifaddrs()?;
+    Ok(all.find(|of| of.address.as_ref().and_then(ip) == Some(address)).map(|of| of.interface_name))
+}
 
 /// `struct ifconf` (`include/uapi/linux/if.h`).
 #[repr(C)]

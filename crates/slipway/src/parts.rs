@@ -77,7 +77,7 @@ pub(crate) fn answers<T: DeserializeOwned + Send>(
         return Ok(Vec::new());
     }
     let rsh = Rsh::from_env()?;
-    let ask = |machine: &Machine| -> io::Result<T> {
+    let answer = |machine: &Machine| -> io::Result<T> {
         let output = rsh.slipway(machine, false, [&["--json", "--part"], words].concat()).output()?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
@@ -85,15 +85,8 @@ pub(crate) fn answers<T: DeserializeOwned + Send>(
         }
         serde_json::from_slice(&output.stdout).map_err(io::Error::from)
     };
-    let outcomes: Vec<(&Machine, io::Result<T>)> = std::thread::scope(|scope| {
-        let threads: Vec<_> = others.iter().map(|&machine| (machine, scope.spawn(|| ask(machine)))).collect();
-        let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
-            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        };
-        threads.into_iter().map(|(machine, thread)| (machine, join(thread))).collect()
-    });
-    let says = |(machine, outcome): (&Machine, io::Result<T>)| {
-        outcome.map_err(|error| Failure::io(format!("ask machine {}", machine.name))(error))
+    let ask = |machine: &Machine| {
+        answer(machine).map_err(|error| Failure::io(format!("ask machine {}", machine.name))(error))
     };
-    outcomes.into_iter().map(says).collect()
+    ask::each(others, ask).into_iter().collect()
 }

@@ -4,8 +4,9 @@ mod common;
 #[path = "verbs/programs.rs"]
 mod programs;
 
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
+use common::rdma::{by_rdma_cm, program};
 use common::{Inventory, Lab, Place, as_before, await_that, told};
 
 const LAB: &str = "\
@@ -15,13 +16,6 @@ nodes:
   b: {networks: [net]}
   c: {networks: [plain]}
 ";
-
-/// A program in a node, which ends within a minute.
-fn program(lab: &Lab<'_>, node: &str, words: &[&str]) -> Command {
-    let mut command = lab.program(node, ["timeout", "60"].iter().chain(words).copied());
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
-}
 
 /// Runs a program in node `a`, and its client in `b` once `is_ready`. Gives what both printed.
 #[track_caller]
@@ -45,21 +39,6 @@ fn by_tcp(lab: &Lab<'_>, port: u16, server: &[&str]) -> String {
     let listens = format!("grep -qi ':{port:04x} .* 0A ' /proc/net/tcp /proc/net/tcp6");
     let is_ready = || lab.program("a", ["sh", "-c", &listens]).status().is_ok_and(|status| status.success());
     pair(lab, server, &client, is_ready)
-}
-
-/// A program that connects by `rdma_cm`. A client is refused until its server listens.
-#[track_caller]
-fn by_rdma_cm(lab: &Lab<'_>, server: &[&str], client: &[&str]) -> String {
-    let child = program(lab, "a", server).spawn().expect("started");
-    let mut printed = String::new();
-    await_that("the client is served", || {
-        let asked = program(lab, "b", client).output().expect("started");
-        printed = String::from_utf8_lossy(&asked.stdout).into_owned();
-        asked.status.success()
-    });
-    let heard = child.wait_with_output().expect("ended");
-    assert!(heard.status.success(), "{server:?}: {}", told(&heard));
-    String::from_utf8_lossy(&heard.stdout).into_owned() + &printed
 }
 
 #[test]

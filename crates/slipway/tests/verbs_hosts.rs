@@ -3,8 +3,9 @@
 mod common;
 
 use std::io::{BufRead as _, BufReader};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
+use common::rdma::{by_rdma_cm, program};
 use common::{Lab, Place, await_that, told};
 
 const LAB: &str = "\
@@ -17,13 +18,6 @@ nodes:
 
 /// The port by which the two sides of perftest, and of the examples of libibverbs, find each other.
 const PORT: u16 = 18515;
-
-/// A program in a node, which ends within a minute.
-fn program(lab: &Lab<'_>, node: &str, words: &[&str]) -> Command {
-    let mut command = lab.program(node, ["timeout", "60"].iter().chain(words).copied());
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
-}
 
 fn await_listener(lab: &Lab<'_>) {
     let listens = format!("grep -qi ':{PORT:04x} .* 0A ' /proc/net/tcp /proc/net/tcp6");
@@ -66,21 +60,6 @@ fn programs_of_verbs_run_unmodified_between_hosts() {
         let said = by_tcp(&lab, words);
         assert!(said.contains("Mbit/sec") || said.contains("#iterations"), "{words:?}: {said}");
     }
-}
-
-/// A program that connects by `rdma_cm`. A client is refused until its server listens.
-#[track_caller]
-fn by_rdma_cm(lab: &Lab<'_>, server: &[&str], client: &[&str]) -> String {
-    let child = program(lab, "a", server).spawn().expect("started");
-    let mut printed = String::new();
-    await_that("the client is served", || {
-        let asked = program(lab, "b", client).output().expect("started");
-        printed = String::from_utf8_lossy(&asked.stdout).into_owned();
-        asked.status.success()
-    });
-    let heard = child.wait_with_output().expect("ended");
-    assert!(heard.status.success(), "{server:?}: {}", told(&heard));
-    String::from_utf8_lossy(&heard.stdout).into_owned() + &printed
 }
 
 #[test]

@@ -9,10 +9,9 @@ use std::ops::{Index, IndexMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use nix::ifaddrs::{InterfaceAddress, getifaddrs};
-use nix::sys::socket::SockaddrIn;
 use slipway_lab::id::{HostId, NetworkId};
 use slipway_lab::model::{DriverKind, Lab, Underlay};
+use slipway_sys::interfaces::with_address;
 use slipway_sys::netlink::{
     AddressWatch, Bridge, Link, Mac, Netlink, NetlinkError, NewLink, Peer, Request, SetLink, Veth,
 };
@@ -125,9 +124,7 @@ impl Site {
 
     /// The interface that has an address, here. The calling thread must be in this namespace.
     pub(super) fn interface_of(&mut self, address: IpAddr) -> Result<Option<Link>, NetworkError> {
-        let all = getifaddrs().map_err(|error| NetworkError::system("list addresses")(error.into()))?;
-        let ip = |of: &InterfaceAddress| of.address.and_then(|found| found.as_sockaddr_in().map(SockaddrIn::ip));
-        let found = all.filter(|of| ip(of).map(IpAddr::from) == Some(address)).map(|of| of.interface_name).next();
+        let found = with_address(address).map_err(NetworkError::system("list addresses"))?;
         Ok(found.map(|name| self.netlink.link(&name)).transpose()?)
     }
 

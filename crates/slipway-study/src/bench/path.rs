@@ -281,12 +281,7 @@ fn link_speed(to: IpAddr) -> Option<(String, Rate)> {
     let socket = std::net::UdpSocket::bind((any, 0)).ok()?;
     socket.connect((to, 9)).ok()?;
     let own = socket.local_addr().ok()?.ip();
-    let addresses = nix::ifaddrs::getifaddrs().ok()?;
-    let has = |address: &nix::sys::socket::SockaddrStorage| {
-        let v4 = address.as_sockaddr_in().map(|v4| IpAddr::from(v4.ip()));
-        v4.or_else(|| address.as_sockaddr_in6().map(|v6| IpAddr::from(v6.ip()))) == Some(own)
-    };
-    let name = addresses.into_iter().find(|one| one.address.as_ref().is_some_and(has))?.interface_name;
+    let name = slipway_sys::interfaces::with_address(own).ok()??;
     let speed = std::fs::read_to_string(format!("/sys/class/net/{name}/speed")).ok()?;
     let megabits: u64 = speed.trim().parse().ok().filter(|&speed| speed > 0)?;
     Some((name, Rate(megabits.checked_mul(1_000_000)?)))

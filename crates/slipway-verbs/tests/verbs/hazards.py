@@ -6,13 +6,14 @@ import os
 import threading
 
 import pyverbs.enums as e
-from pyverbs.addr import AHAttr, GlobalRoute
 from pyverbs.cq import CQ
 from pyverbs.device import Context
 from pyverbs.mr import MR
 from pyverbs.pd import PD
-from pyverbs.qp import QP, QPAttr, QPCap, QPInitAttr
+from pyverbs.qp import QP, QPCap, QPInitAttr
 from pyverbs.wr import SGE, SendWR
+
+from pairs import connect
 
 LENGTH = 1 << 16
 ACCESS = e.IBV_ACCESS_LOCAL_WRITE | e.IBV_ACCESS_REMOTE_WRITE
@@ -25,21 +26,6 @@ source = MR(domain, LENGTH, ACCESS)
 def make():
     cap = QPCap(max_send_wr=20, max_recv_wr=10, max_send_sge=1, max_recv_sge=1)
     return QP(domain, QPInitAttr(qp_type=e.IBV_QPT_RC, scq=queue, rcq=queue, cap=cap))
-
-
-def connect(pair, peer):
-    attributes = QPAttr(port_num=1)
-    attributes.qp_access_flags = ACCESS
-    pair.to_init(attributes)
-    route = GlobalRoute(dgid=context.query_gid(1, 0), sgid_index=0)
-    attributes.ah_attr = AHAttr(gr=route, is_global=1, port_num=1)
-    attributes.dest_qp_num = peer.qp_num
-    attributes.path_mtu = 5
-    attributes.max_rd_atomic = attributes.max_dest_rd_atomic = 1
-    attributes.min_rnr_timer, attributes.timeout = 12, 14
-    attributes.retry_cnt = attributes.rnr_retry = 7
-    attributes.rq_psn = attributes.sq_psn = 0
-    pair.to_rts(attributes)
 
 
 def write(pair, key, address):
@@ -62,8 +48,8 @@ def statuses(count):
 
 def pairs():
     one, other = make(), make()
-    connect(one, other)
-    connect(other, one)
+    connect(context, ACCESS, one, other)
+    connect(context, ACCESS, other, one)
     return one, other
 
 

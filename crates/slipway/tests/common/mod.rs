@@ -8,6 +8,7 @@ mod fails;
 pub mod http;
 mod inventory;
 pub mod machines;
+pub mod rdma;
 pub mod verbs;
 
 use std::fs::File;
