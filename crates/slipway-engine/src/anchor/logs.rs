@@ -95,8 +95,10 @@ impl Logs {
     }
 
     /// Pipes to wait for, by number.
-    pub(super) fn waits_for(&self) -> Vec<(BorrowedFd<'_>, usize)> {
-        let now = Instant::now();
+    ///
+    /// [`patience`](Self::patience) wants the same `now`. With a later one, a pipe that just ceases to rest is in neither
+    /// answer, and nothing wakes the anchor for it.
+    pub(super) fn waits_for(&self, now: Instant) -> Vec<(BorrowedFd<'_>, usize)> {
         if self.rests(now) {
             return Vec::new();
         }
@@ -105,8 +107,7 @@ impl Logs {
     }
 
     /// How long until there is more to wait for.
-    pub(super) fn patience(&self) -> Option<Duration> {
-        let now = Instant::now();
+    pub(super) fn patience(&self, now: Instant) -> Option<Duration> {
         let all = self.rests(now).then(|| self.since + REST);
         let each = self.sources.iter().map(|source| source.rests_until).filter(|until| *until > now);
         each.chain(all).min().map(|until| until.saturating_duration_since(now))
@@ -249,17 +250,25 @@ mod tests {
         assert!(kept.len() as u64 == lengths.iter().sum::<u64>() && kept.ends_with(b"xthe last"));
         assert_eq!(logs.read(NodeId(0), u64::MAX).expect("nothing").bytes, b"");
         assert_eq!(logs.read(NodeId(7), 0).expect("nobody's"), LogPiece::default());
-        assert_eq!(logs.waits_for().len(), 0);
+        assert_eq!(logs.waits_for(Instant::now()).len(), 0);
     }
 
     #[test]
-    fn a_pipe_that_was_read_rests() {
+    fn a_pipe_that_was_read_rests_and_is_never_forgotten() {
         let folder = tempfile::tempdir().expect("a folder");
         let mut logs = Logs::new(folder.path().to_owned());
         let pipe = logs.open(NodeId(3), "n").expect("opened");
         write(&pipe, b"x").expect("room");
-        assert_eq!(logs.waits_for().len(), 1);
+        assert_eq!(logs.waits_for(Instant::now()).len(), 1);
         logs.tend(&[0]);
-        assert!(logs.patience().is_some_and(|patience| patience <= REST));
+        let until = logs.sources[0].rests_until;
+        assert_eq!(logs.patience(until.checked_sub(REST).expect("after the start")), Some(REST));
+        for spent in [0, TURN] {
+            (logs.since, logs.spent) = (until, spent);
+            for nanoseconds in [0, 1, 9_999_999, 10_000_000, 10_000_001] {
+                let now = until.checked_sub(REST / 2).expect("after the start") + Duration::from_nanos(nanoseconds);
+                assert!(!logs.waits_for(now).is_empty() || logs.patience(now).is_some(), "{spent} {nanoseconds}");
+            }
+        }
     }
 }

@@ -4,6 +4,7 @@ mod answer;
 
 use std::io;
 use std::os::fd::AsFd as _;
+use std::time::Instant;
 
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -72,12 +73,13 @@ fn wait(signals: &SignalFd, server: &Server<Request>, nodes: &Nodes) -> io::Resu
         Interest::Read => PollFd::from_borrowed_fd(fd, PollFlags::IN),
         Interest::Write => PollFd::from_borrowed_fd(fd, PollFlags::OUT),
     });
-    let logs = nodes.logs.waits_for();
+    let now = Instant::now();
+    let logs = nodes.logs.waits_for(now);
     let of_logs = logs.iter().map(|&(fd, _)| PollFd::from_borrowed_fd(fd, PollFlags::IN));
     let signal = PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN);
     let mut waiting: Vec<PollFd<'_>> =
         std::iter::once(signal).chain(of_peers).chain(of_bypasses).chain(of_logs).collect();
-    let patience = patience.into_iter().chain(nodes.logs.patience()).chain(server.patience()).min();
+    let patience = patience.into_iter().chain(nodes.logs.patience(now)).chain(server.patience()).min();
     // One too long to be a number of seconds is none.
     let timeout = patience.and_then(|left| Timespec::try_from(left).ok());
     poll(&mut waiting, timeout.as_ref())?;
