@@ -26,6 +26,7 @@ mod node;
 mod packet;
 pub mod probe;
 pub mod protocol;
+pub mod rsh;
 pub mod scenario;
 pub mod state;
 mod sysctl;

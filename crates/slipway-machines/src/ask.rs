@@ -4,6 +4,7 @@ use std::panic::resume_unwind;
 use std::thread::ScopedJoinHandle;
 
 use slipway_engine::lab::Given;
+use slipway_engine::rsh::Rsh;
 use slipway_lab::id::{List, MachineId};
 use slipway_lab::model::Machine;
 use slipway_lab::scenario::Order as LabOrder;
@@ -11,7 +12,6 @@ use slipway_lab::scenario::Order as LabOrder;
 use crate::channel::Channel;
 use crate::error::MachineError;
 use crate::message::{Answer, Order};
-use crate::rsh::Rsh;
 
 /// Acts on each, each in a thread of its own, and gives what came of it in their order.
 pub fn each<T: Send, C: Send>(over: Vec<C>, act: impl Fn(C) -> T + Sync) -> Vec<T> {

@@ -3,11 +3,11 @@
 use std::io::{self, BufReader};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
+use slipway_engine::rsh::Rsh;
 use slipway_lab::model::Machine;
 
 use crate::error::MachineError;
 use crate::message::{Answer, Order, VERSION, receive, send};
-use crate::rsh::Rsh;
 
 /// The hidden command that serves a part.
 const COMMAND: &str = "machine";

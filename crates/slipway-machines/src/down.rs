@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use slipway_engine::rsh::Rsh;
 use slipway_lab::model::Machine;
 
 use crate::ask::each;
 use crate::channel::Channel;
 use crate::error::MachineError;
 use crate::message::{Answer, Order};
-use crate::rsh::Rsh;
 
 /// Takes a lab's parts down on these machines, and gives for each whether there was one, in their order.
 #[must_use]

@@ -12,8 +12,8 @@ mod channel;
 pub mod down;
 mod error;
 pub mod message;
-pub mod rsh;
 pub mod serve;
 pub mod up;
 
 pub use error::MachineError;
+pub use slipway_engine::rsh;

@@ -4,6 +4,7 @@ use std::sync::mpsc;
 
 use rustix::rand::{GetRandomFlags, getrandom};
 use slipway_engine::lab::Progress;
+use slipway_engine::rsh::Rsh;
 use slipway_lab::id::MachineId;
 use slipway_lab::model::{Lab, Part, Secret};
 
@@ -11,7 +12,6 @@ use crate::ask::each;
 use crate::channel::Channel;
 use crate::error::MachineError;
 use crate::message::Order;
-use crate::rsh::Rsh;
 
 const DOING: &str = "bring the lab up";
 

@@ -15,6 +15,7 @@ use slipway_engine::exec::ExecError;
 use slipway_engine::job::JobError;
 use slipway_engine::lab::{DownError, LabError, UpError};
 use slipway_engine::network::NetworkError;
+use slipway_engine::rsh::RshError;
 use slipway_engine::scenario::ScenarioError;
 use slipway_engine::state::StateError;
 use slipway_host::facts::{RecordError, SourceError};
@@ -243,6 +244,12 @@ impl From<LabError> for Failure {
             LabError::NoGroup(_) => Self::new(Exit::Unable, &error),
             error => Self::new(Exit::Failed, &error),
         }
+    }
+}
+
+impl From<RshError> for Failure {
+    fn from(error: RshError) -> Self {
+        Self::new(Exit::Failed, &error)
     }
 }
 

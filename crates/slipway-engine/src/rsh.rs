@@ -1,13 +1,12 @@
 //! How commands reach other machines: ssh, or what stands in its place.
 
 use std::ffi::OsStr;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use slipway_lab::model::Machine;
 use slipway_sys::interfaces::with_address;
-
-use crate::error::MachineError;
 
 /// Names the command in the place of ssh. Its words are separated by spaces; the destination and the words to execute follow.
 pub const VARIABLE: &str = "SLIPWAY_RSH";
@@ -15,6 +14,11 @@ pub const VARIABLE: &str = "SLIPWAY_RSH";
 const USUAL: &str = "ssh -o BatchMode=yes";
 /// Name of the program on other machines.
 const PROGRAM: &str = "slipway";
+
+/// This program's own file is not found.
+#[derive(Debug, thiserror::Error)]
+#[error("find this program's own file: {0}")]
+pub struct RshError(#[from] io::Error);
 
 /// The remote shell.
 #[derive(Debug, Clone)]
@@ -29,12 +33,10 @@ impl Rsh {
     ///
     /// # Errors
     /// When this program's own file is not found.
-    pub fn from_env() -> Result<Self, MachineError> {
+    pub fn from_env() -> Result<Self, RshError> {
         let words = std::env::var(VARIABLE).ok().filter(|words| !words.trim().is_empty());
         let words = words.as_deref().unwrap_or(USUAL).split_whitespace().map(str::to_owned).collect();
-        let own = slipway_sys::exe::path()
-            .map_err(|source| MachineError::Here { doing: "find this program's own file", source })?;
-        Ok(Self { words, own })
+        Ok(Self { words, own: slipway_sys::exe::path()? })
     }
 
     /// A command of Slipway on a machine: this program itself where the machine is this one. `tty`: with a terminal there.
@@ -62,7 +64,8 @@ impl Rsh {
     }
 
     /// In words, for a user to try.
-    pub(crate) fn shown(&self, machine: &Machine) -> String {
+    #[must_use]
+    pub fn shown(&self, machine: &Machine) -> String {
         format!("{} {}", self.words.join(" "), machine.ssh)
     }
 }
