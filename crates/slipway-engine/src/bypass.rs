@@ -188,7 +188,7 @@ mod tests {
         let needs = |call, io_uring, name: &str| Needs {
             calls: Some(Calls { traps: vec![Trap::every(call)], io_uring }),
             env: [(name.to_owned(), "1".to_owned())].into(),
-            mounts: vec![Mount { source: name.into(), target: "/there".into(), writable: false }],
+            mounts: vec![Mount { source: name.into(), target: "/there".into(), writable: false, shared: false }],
             laid_over: vec![LaidOver { source: name.into(), target: "/sys/class".into() }],
             devices: vec![name.into()],
         };

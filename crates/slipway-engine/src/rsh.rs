@@ -48,9 +48,7 @@ impl Rsh {
         words: impl IntoIterator<Item = S>,
     ) -> Command {
         if is_here(machine) {
-            let mut command = Command::new(&self.own);
-            command.args(words);
-            return command;
+            return self.here(words);
         }
         let mut command = Command::new(&self.words[0]);
         // The file's destinations are no options (`slipway_lab` sees to it), and ssh joins the words with spaces for a shell.
@@ -60,6 +58,14 @@ impl Rsh {
         }
         command.arg(&machine.ssh).arg(PROGRAM);
         command.args(words.into_iter().map(|word| quoted(&word.as_ref().to_string_lossy())));
+        command
+    }
+
+    /// A command of Slipway on this machine.
+    #[must_use]
+    pub fn here<S: AsRef<OsStr>>(&self, words: impl IntoIterator<Item = S>) -> Command {
+        let mut command = Command::new(&self.own);
+        command.args(words);
         command
     }
 

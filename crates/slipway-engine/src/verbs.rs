@@ -49,7 +49,7 @@ pub(crate) fn needs(dir: &LabDir, lab: &Lab, node: NodeId) -> Needs {
         return Needs::default();
     }
     let own = device::folder(dir, node);
-    let mount = |source, target: &str| Mount { source, target: target.into(), writable: false };
+    let mount = |source, target: &str| Mount { source, target: target.into(), writable: false, shared: false };
     Needs {
         // `io_uring` is for the bypass for TCP to permit.
         calls: Some(Calls { traps: filter::rdma_traps(), io_uring: true }),

@@ -28,6 +28,7 @@ mod check;
 mod error;
 pub mod holes;
 mod host;
+mod identity;
 mod layout;
 pub mod member;
 mod save;
@@ -39,6 +40,7 @@ pub mod walk;
 
 pub use check::folder;
 pub use error::ImageError;
+pub use identity::{identity, is_identity};
 pub use save::{SaveError, Saved, save};
 pub use store::Store;
 pub use stream::Limits;

@@ -6,6 +6,7 @@
 //!   layers/DIFF-ID/           finished, and never changed again (layers.user/ in a user namespace, whose whiteouts differ)
 //!   new/                      half-made; whoever takes the lock removes what is there, since its maker is dead
 //!   known/HASH.json           which layers an archive holds, for as long as the file is the same
+//!   carried/IDENTITY/         images that another machine sent, beside `.whole` once all of it is there
 //! ```
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -120,6 +121,21 @@ impl Store {
 
     pub(super) fn has(&self, id: &str) -> bool {
         self.layer(id).is_dir()
+    }
+
+    /// The folder of an image that another machine sends, by its [identity](super::identity()). It is made where it is missing.
+    ///
+    /// # Errors
+    /// When the folder cannot be made, or the text is no identity.
+    pub fn carried(&self, identity: &str) -> Result<PathBuf, ImageError> {
+        let carried = self.root.join("carried");
+        if !super::is_identity(identity) {
+            return Err(ImageError::io("name a folder in", &carried)(io::Error::from(io::ErrorKind::InvalidInput)));
+        }
+        let folder = carried.join(identity);
+        make_private(&carried)?;
+        make_private(&folder)?;
+        Ok(folder)
     }
 
     fn half_made(&self) -> PathBuf {

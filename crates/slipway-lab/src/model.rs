@@ -381,6 +381,9 @@ pub struct Mount {
     pub target: PathBuf,
     /// True unless written `:ro`. Never recursive: what is mounted below the source stays out.
     pub writable: bool,
+    /// All machines of the lab have the same folder there, as on a file system that they share. `up` checks it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub shared: bool,
 }
 
 /// A program to run over nodes.

@@ -22,6 +22,18 @@ pub fn each<T: Send, C: Send>(over: Vec<C>, act: impl Fn(C) -> T + Sync) -> Vec<
     })
 }
 
+/// All that succeeded, if all did. Else everything is dropped, and so taken down.
+pub(crate) fn all<T>(outcomes: Vec<Result<T, MachineError>>) -> Result<Vec<T>, MachineError> {
+    let (mut good, mut bad) = (Vec::new(), Vec::new());
+    for outcome in outcomes {
+        match outcome {
+            Ok(one) => good.push(one),
+            Err(error) => bad.push(error),
+        }
+    }
+    MachineError::of(bad).map(|()| good)
+}
+
 /// The machines of a lab but this one.
 #[must_use]
 pub fn others(machines: &List<MachineId, Machine>, here: MachineId) -> Vec<&Machine> {

@@ -87,13 +87,13 @@ impl Channel {
                 Answer::Failed { message } => {
                     return Err(MachineError::Refused { doing, machine: self.machine.clone(), message });
                 }
-                done @ Answer::Done { .. } => return Ok(done),
+                done @ (Answer::Done { .. } | Answer::Image { .. }) => return Ok(done),
                 Answer::Hello { .. } => return Err(self.lost("it greeted twice".to_owned())),
             }
         }
     }
 
-    fn lost(&self, reason: String) -> MachineError {
+    pub(crate) fn lost(&self, reason: String) -> MachineError {
         MachineError::Unreachable { machine: self.machine.clone(), reason, command: self.shown.clone() }
     }
 }

@@ -37,6 +37,46 @@ pub enum MachineError {
         /// This machine's.
         here: String,
     },
+    /// An image of the lab cannot be read.
+    #[error(transparent)]
+    Image(slipway_image::ImageError),
+    /// An image does not reach a machine.
+    #[error(
+        "send image `{image}` to machine {machine}: {reason}\nHint: put the same image at {} there, and it is not sent",
+        path.display()
+    )]
+    Carry {
+        /// The image's name in the lab file.
+        image: String,
+        /// The machine's name.
+        machine: String,
+        /// The lab file's path.
+        path: std::path::PathBuf,
+        /// The fault.
+        reason: String,
+    },
+    /// The coordinator cannot write to a folder that the lab says is shared.
+    #[error(
+        "write to {}, which the lab says all machines share: {source}\nHint: root has to write there for the check (NFS: `no_root_squash`), or leave `shared` out",
+        folder.display()
+    )]
+    Unshareable {
+        /// The folder.
+        folder: std::path::PathBuf,
+        /// The kernel's error.
+        source: std::io::Error,
+    },
+    /// A folder is another one on some machines.
+    #[error(
+        "bring the lab up: {} is not the same folder on {machines}\nHint: mount the same file system there, or leave `shared` out of the mount",
+        folder.display()
+    )]
+    NotShared {
+        /// The folder.
+        folder: std::path::PathBuf,
+        /// The machines' names.
+        machines: String,
+    },
     /// Several machines failed.
     #[error("{}", each(.0))]
     Several(Vec<MachineError>),

@@ -11,8 +11,10 @@ pub mod ask;
 mod channel;
 pub mod down;
 mod error;
+mod images;
 pub mod message;
 pub mod serve;
+mod shared;
 pub mod up;
 
 pub use error::MachineError;

@@ -1,6 +1,7 @@
 //! Messages between a coordinator and a machine's part: a JSON text a line, each bounded.
 
 use std::io::{self, BufRead, Read as _, Write};
+use std::path::PathBuf;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -8,7 +9,7 @@ use slipway_lab::model::{Lab, Secret};
 use slipway_lab::scenario::Order as LabOrder;
 
 /// The protocol's version. Two that differ do not work together.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Longest line, bytes: a resolved lab of ten thousand nodes fits.
 pub const LONGEST: u64 = 256 << 20;
 
@@ -16,6 +17,20 @@ pub const LONGEST: u64 = 256 << 20;
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
+    /// Says whether a file is there.
+    Find {
+        /// Its path.
+        path: PathBuf,
+    },
+    /// Looks for an image of a lab.
+    Image {
+        /// The image's file or folder on the coordinator's machine.
+        path: PathBuf,
+        /// Its own name, free of links.
+        name: String,
+        /// Its [identity](slipway_image::identity()).
+        identity: String,
+    },
     /// Makes its part of a lab. It goes down again unless [`Order::Keep`] follows.
     Make {
         /// The lab, as this machine has it.
@@ -51,6 +66,13 @@ pub enum Answer {
         protocol: u32,
         /// Its program's version.
         version: String,
+    },
+    /// Where an image is, or is to be put.
+    Image {
+        /// The image on this machine, once it is there with this identity.
+        found: Option<PathBuf>,
+        /// The folder that the image is to be sent to, which keeps what came of it.
+        place: PathBuf,
     },
     /// So many nodes are ready.
     Ready {

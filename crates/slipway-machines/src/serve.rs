@@ -7,7 +7,9 @@ use slipway_engine::lab::{Passing, Progress, Running, down, up_in_passing};
 use slipway_engine::machine::Machine;
 use slipway_lab::model::{Lab, Secret};
 
+use crate::images;
 use crate::message::{Answer, Order, VERSION, receive, send};
+use crate::shared;
 
 /// Serves until the coordinator closes its end. A part that the coordinator did not keep goes down again. The
 /// process must have one thread only, since anchors are cloned from it.
@@ -30,6 +32,10 @@ fn orders(
 ) -> io::Result<()> {
     while let Some(order) = receive::<Order>(from)? {
         let outcome = match order {
+            Order::Find { path } => Ok(shared::find(&path)),
+            Order::Image { path, name, identity } => {
+                images::look(&machine.images, &path, &name, &identity).map_err(|error| error.to_string())
+            }
             Order::Make { lab, secret } => make(machine, *lab, secret, to).map(|passing| {
                 *made = Some(passing);
                 Answer::done()

@@ -8,10 +8,12 @@ use slipway_engine::rsh::Rsh;
 use slipway_lab::id::MachineId;
 use slipway_lab::model::{Lab, Part, Secret};
 
-use crate::ask::each;
+use crate::ask::{all, each};
 use crate::channel::Channel;
 use crate::error::MachineError;
+use crate::images::bring;
 use crate::message::Order;
+use crate::shared;
 
 const DOING: &str = "bring the lab up";
 
@@ -25,14 +27,16 @@ pub fn up(rsh: &Rsh, lab: &Lab, progress: &mut dyn FnMut(Progress)) -> Result<()
     let opened: Vec<_> = lab.machines.iter().map(|machine| Channel::open(rsh, machine)).collect();
     let channels = all(opened)?;
     // Before anything is made anywhere.
-    let channels = all(each(channels, |mut channel| channel.greet().map(|()| channel)))?;
+    let mut channels = all(each(channels, |mut channel| channel.greet().map(|()| channel)))?;
+    shared::check(lab, &mut channels)?;
+    let labs = bring(rsh, lab, &mut channels)?;
     let (tell, told) = mpsc::channel();
-    let parts: Vec<_> = (0..).map(MachineId).zip(channels).collect();
+    let parts: Vec<_> = (0..).map(MachineId).zip(channels).zip(labs).collect();
     let total = lab.nodes.len();
     let made = std::thread::scope(|scope| {
         let making = scope.spawn(move || {
-            each(parts, |(machine, mut channel)| {
-                let lab = Lab { part: Part { machine, number, secret: None }, ..lab.clone() };
+            each(parts, |((machine, mut channel), lab)| {
+                let lab = Lab { part: Part { machine, number, secret: None }, ..lab };
                 let order = Order::Make { lab: Box::new(lab), secret };
                 let tell = tell.clone();
                 channel.have_done(DOING, &order, &mut |nodes| {
@@ -52,18 +56,6 @@ pub fn up(rsh: &Rsh, lab: &Lab, progress: &mut dyn FnMut(Progress)) -> Result<()
     });
     let channels = all(made)?;
     all(each(channels, |mut channel| channel.have_done(DOING, &Order::Keep, &mut |_| ()))).map(drop)
-}
-
-/// All that succeeded, if all did. Else everything is dropped, and so taken down.
-fn all<T>(outcomes: Vec<Result<T, MachineError>>) -> Result<Vec<T>, MachineError> {
-    let (mut good, mut bad) = (Vec::new(), Vec::new());
-    for outcome in outcomes {
-        match outcome {
-            Ok(one) => good.push(one),
-            Err(error) => bad.push(error),
-        }
-    }
-    MachineError::of(bad).map(|()| good)
 }
 
 fn draw<const N: usize>() -> Result<[u8; N], MachineError> {

@@ -257,7 +257,13 @@ impl From<MachineError> for Failure {
     fn from(error: MachineError) -> Self {
         let exit = match &error {
             MachineError::Version { .. } | MachineError::Unreachable { .. } => Exit::Unable,
-            MachineError::Refused { .. } | MachineError::Several(_) | MachineError::Here { .. } => Exit::Failed,
+            MachineError::Refused { .. }
+            | MachineError::Image(_)
+            | MachineError::Carry { .. }
+            | MachineError::Unshareable { .. }
+            | MachineError::NotShared { .. }
+            | MachineError::Several(_)
+            | MachineError::Here { .. } => Exit::Failed,
         };
         Self::new(exit, &error)
     }

@@ -208,7 +208,8 @@ pub(crate) fn node(lab: &Lab, node: &Node, how: &[Mechanism]) -> Vec<(&'static s
     }
     facts.extend(node.mounts.iter().map(|mount| {
         let how = if mount.writable { "read-write" } else { "read-only" };
-        ("mount", format!("{} on {} ({how})", mount.source.display(), mount.target.display()))
+        let shared = if mount.shared { ", shared by the machines" } else { "" };
+        ("mount", format!("{} on {} ({how}{shared})", mount.source.display(), mount.target.display()))
     }));
     let limits = limits(&node.limits);
     facts.push(("limits", if limits.is_empty() { "none".to_owned() } else { limits.join(", ") }));

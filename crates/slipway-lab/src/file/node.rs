@@ -115,7 +115,7 @@ by_shape!(Mount, "a mount: `source:target[:ro]`, or a map of `source` and `targe
 
 /// A bind mount, one key each.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, expecting = "a mount: a map of `source`, `target`, `writable`")]
+#[serde(deny_unknown_fields, expecting = "a mount: a map of `source`, `target`, `writable`, `shared`")]
 pub(crate) struct MountSettings {
     /// Path on this machine; relative to the lab file.
     pub(crate) source: Spanned<String>,
@@ -123,6 +123,8 @@ pub(crate) struct MountSettings {
     pub(crate) target: Spanned<String>,
     /// `false`: read-only. `true` when left out.
     pub(crate) writable: Option<bool>,
+    /// `true`: all machines of the lab have the same folder there, which `up` checks.
+    pub(crate) shared: Option<bool>,
 }
 
 /// A program and its arguments.

@@ -30,21 +30,30 @@ fn of_group(written: &[Written], base_dir: &Path, report: &mut Report) -> Vec<Mo
     let mut targets = HashSet::new();
     let mut mounts = Vec::new();
     for written in written {
-        let Some((source, target, writable)) = parts(written, report) else { continue };
-        let Some(mount) = mount(&source, &target, writable, base_dir, report) else { continue };
+        let Some(parts) = parts(written, report) else { continue };
+        let Some(mount) = mount(&parts, base_dir, report) else { continue };
         if !targets.insert(mount.target.clone()) {
             let message = format!("{} is mounted on twice", mount.target.display());
-            report.add(target.at, message, "keep one of the two mounts");
+            report.add(parts.target.at, message, "keep one of the two mounts");
         }
         mounts.push(mount);
     }
     mounts
 }
 
-fn parts(written: &Written, report: &mut Report) -> Option<(Spanned<String>, Spanned<String>, bool)> {
+/// A mount as the file has it.
+struct Parts {
+    source: Spanned<String>,
+    target: Spanned<String>,
+    writable: bool,
+    shared: bool,
+}
+
+fn parts(written: &Written, report: &mut Report) -> Option<Parts> {
     let text = match written {
-        Written::Settings(MountSettings { source, target, writable }) => {
-            return Some((source.clone(), target.clone(), writable.unwrap_or(true)));
+        Written::Settings(MountSettings { source, target, writable, shared }) => {
+            let (writable, shared) = (writable.unwrap_or(true), shared.unwrap_or(false));
+            return Some(Parts { source: source.clone(), target: target.clone(), writable, shared });
         }
         Written::Text(text) => text,
     };
@@ -53,20 +62,16 @@ fn parts(written: &Written, report: &mut Report) -> Option<(Spanned<String>, Spa
     if let (Some(source), Some(target), option @ (None | Some("ro" | "rw")), None) =
         (parts.next(), parts.next(), parts.next(), parts.next())
     {
-        return Some((part(source), part(target), option != Some("ro")));
+        let writable = option != Some("ro");
+        return Some(Parts { source: part(source), target: part(target), writable, shared: false });
     }
     let help = "write `source:target` or `source:target:ro`; a path with a `:` needs the keys `source` and `target`";
     report.add(text.at, "this is no mount", help);
     None
 }
 
-fn mount(
-    source: &Spanned<String>,
-    target: &Spanned<String>,
-    writable: bool,
-    base_dir: &Path,
-    report: &mut Report,
-) -> Option<Mount> {
+fn mount(parts: &Parts, base_dir: &Path, report: &mut Report) -> Option<Mount> {
+    let Parts { source, target, writable, shared } = parts;
     let from = path(source, base_dir, report);
     let to = Path::new(&target.value);
     let climbs = to.components().any(|part| part == Component::ParentDir);
@@ -83,7 +88,7 @@ fn mount(
         report.add(target.at, format!("nothing can be mounted on `{}`", target.value), help);
         return None;
     }
-    Some(Mount { source: from?, target: to.components().collect(), writable })
+    Some(Mount { source: from?, target: to.components().collect(), writable: *writable, shared: *shared })
 }
 
 /// A path on the machine, relative to the lab file's folder.

@@ -283,13 +283,16 @@ fn addresses(interface: &Interface) -> [Option<u128>; 2] {
 
 fn mount(mount: &Mount) -> Yaml {
     let has_colon = |path: &Path| path.as_os_str().as_encoded_bytes().contains(&b':');
-    let Mount { source, target, writable } = mount;
-    if has_colon(source) || has_colon(target) {
+    let Mount { source, target, writable, shared } = mount;
+    if *shared || has_colon(source) || has_colon(target) {
         let mut map = Map::default();
         map.put("source", text_of(source));
         map.put("target", text_of(target));
         if !writable {
             map.bare("writable", false);
+        }
+        if *shared {
+            map.bare("shared", true);
         }
         return Yaml::Map(map);
     }

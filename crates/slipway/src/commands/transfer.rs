@@ -9,6 +9,7 @@ use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::PathBuf;
 
 use slipway_document::units::Rate;
+use slipway_engine::rsh::VARIABLE;
 use slipway_transfer::TransferError;
 use slipway_transfer::agent::Task;
 use slipway_transfer::pull::{Pull, pull};
@@ -88,9 +89,9 @@ pub(crate) struct Args {
     /// Port of that server
     #[arg(long, value_name = "PORT", requires = "token_file", default_value_t = PORT)]
     port: u16,
-    /// The ssh command, with options
-    #[arg(long, value_name = "COMMAND", default_value = "ssh")]
-    ssh: String,
+    /// The ssh command, with options [default: what SLIPWAY_RSH names, or ssh]
+    #[arg(long, value_name = "COMMAND")]
+    ssh: Option<String>,
     /// The slipway program at the other end
     #[arg(long, value_name = "PROGRAM", default_value = "slipway")]
     remote: String,
@@ -144,7 +145,9 @@ impl Args {
             (Side::Host(host), _, Some(file)) => (resolve(host, self.port)?, Token::read(file)?),
             (Side::Host(host), ..) => {
                 let token = Token::random()?;
-                let words: Vec<String> = self.ssh.split_whitespace().map(str::to_owned).collect();
+                let named = self.ssh.or_else(|| std::env::var(VARIABLE).ok()).filter(|words| !words.trim().is_empty());
+                let words: Vec<String> =
+                    named.as_deref().unwrap_or("ssh").split_whitespace().map(str::to_owned).collect();
                 let remote = remote.insert(ssh::start(&words, host, &self.remote, self.clear, &token)?);
                 (remote.address, token)
             }

@@ -140,6 +140,12 @@ impl Machines {
         String::from_utf8(output.stderr).expect("slipway writes UTF-8")
     }
 
+    /// Gives a machine an empty folder of its own in the place of one that all machines see, which is made.
+    pub fn hide(&self, machine: usize, folder: &Path) {
+        fs::create_dir_all(folder).expect("a folder can be made");
+        must(self.program(machine, "mount").args(["-t", "tmpfs", "tmpfs"]).arg(folder));
+    }
+
     /// Sets a machine's network card down or up.
     pub fn plug(&self, machine: usize, up: bool) {
         let word = if up { "up" } else { "down" };
