@@ -13,6 +13,7 @@ mod fast;
 mod lifecycle;
 mod mpi;
 mod pair;
+mod plan;
 mod policy;
 mod scenario;
 mod transfer;
@@ -29,7 +30,7 @@ fn main() {
         [_, fast::LOAD, ref words @ ..] => return fast::load(words),
         _ => {}
     }
-    let benches: [(&str, fn()); 27] = [
+    let benches: [(&str, fn()); 28] = [
         ("lifecycle", lifecycle::run),
         ("datapath", datapath::run),
         ("mpi", mpi::run),
@@ -37,6 +38,7 @@ fn main() {
         ("cpu", cpu::run),
         ("disk", disk::run),
         ("scenario", scenario::run),
+        ("plan", plan::run),
         ("policy", policy::run),
         ("campaign-overhead", campaign::overhead),
         ("campaign-memory", campaign::memory),

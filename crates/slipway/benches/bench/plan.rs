@@ -1,0 +1,35 @@
+//! Planning large labs: `slipway up --dry-run`, which reads, resolves and checks a lab file.
+//! `cargo bench -p slipway --bench bench -- plan`.
+
+use std::fmt::Write as _;
+
+use nix::sys::resource::{UsageWho, getrusage};
+
+use super::common::{Slipway, Way, arg, compare, less, seconds};
+
+/// Distem's published record: 40,000 nodes on 168 machines.
+const MACHINES: usize = 168;
+
+pub(super) fn run() {
+    let slipway = Slipway::new();
+    let mut files = Vec::new();
+    for nodes in [1_000, 10_000, 40_000] {
+        let mut text = String::from("machines:\n");
+        for number in 0..MACHINES {
+            let _ = writeln!(text, "  m{number}: 198.18.{}.{}", number / 200, number % 200 + 1);
+        }
+        let _ = write!(text, "networks: {{net: vxlan}}\nnodes:\n  n: {{count: {nodes}}}\n");
+        files.push((format!("{nodes} nodes"), slipway.lab(&format!("plan{nodes}"), &text)));
+    }
+    let mut ways: Vec<Way<'_>> = Vec::new();
+    for (name, file) in &files {
+        let slipway = &slipway;
+        ways.push(Way::new(name, move || {
+            let took = seconds(|| drop(slipway.run(&["up", "--quiet", "--dry-run", arg(file)])));
+            vec![less("time", "s", took)]
+        }));
+    }
+    compare(&format!("Planning a lab over {MACHINES} machines"), 5, &mut ways);
+    let most = getrusage(UsageWho::RUSAGE_CHILDREN).map_or(0, |usage| usage.max_rss());
+    println!("The largest took {} MiB of memory at most.", most / 1024);
+}
