@@ -8,6 +8,7 @@
 mod bpf;
 mod permit;
 mod profile;
+mod threaded;
 mod trap;
 
 use std::io;
