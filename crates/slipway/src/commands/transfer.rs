@@ -38,8 +38,9 @@ the content goes. Modes, times, links, holes and extended attributes go along,
 owners where the receiver is root.
 
 ssh starts the other end and carries a token to it; data then takes its own
-connections, TLS 1.3 with a key that follows from the token. With --token-file
-the other end is a `slipway transfer serve` that listens already.
+connections, TLS 1.3 with a key that follows from the token. SLIPWAY_RSH names
+another command in the place of ssh. With --token-file the other end is a
+`slipway transfer serve` that listens already.
 
 What is there already is compared by BLAKE3, and only other blocks are sent. So
 the same command goes on after any interruption. Files are renamed into place
@@ -89,7 +90,7 @@ pub(crate) struct Args {
     /// Port of that server
     #[arg(long, value_name = "PORT", requires = "token_file", default_value_t = PORT)]
     port: u16,
-    /// The ssh command, with options [default: what SLIPWAY_RSH names, or ssh]
+    /// The ssh command, with options [default: ssh, or what the environment names]
     #[arg(long, value_name = "COMMAND")]
     ssh: Option<String>,
     /// The slipway program at the other end
