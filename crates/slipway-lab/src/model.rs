@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 use ipnet::{Ipv4Net, Ipv6Net};
 use serde::{Deserialize, Serialize};
-use slipway_document::units::Seconds;
+use slipway_document::units::{Bytes, Seconds};
 
 pub use self::network::{Bypasses, DriverKind, DriverWord, IoUring, MacvlanMode, Network, TcpBypass, UnknownDriver};
 pub use self::tune::{Profile, ProfileWord};
@@ -142,6 +142,15 @@ pub struct Machine {
     pub address: Ipv4Addr,
     /// The destination by which ssh reaches it (`ssh(1)`): `HOST` or `USER@HOST`.
     pub ssh: String,
+    /// Cores that it offers to nodes with a limit of processor time. `None`: as many as they ask for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cores: Option<u32>,
+    /// Memory that it offers to nodes with a limit of memory. `None`: as much as they ask for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Bytes>,
+    /// The Slurm job that it belongs to: `srun` leads there, in the place of ssh. A file says nothing of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<u32>,
 }
 
 /// A virtual host: a network namespace of its own, joined to the others by the underlay.

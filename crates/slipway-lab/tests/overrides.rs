@@ -14,7 +14,8 @@ nodes: {a: {networks: [wire]}, b: {networks: [tunnel]}}
 ";
 
 fn under(driver: DriverWord, text: &str) -> Result<Lab, DocumentErrors> {
-    let overrides = Overrides { driver: Some(driver), name: Some(format!("compare-{driver}")), tune: None };
+    let overrides =
+        Overrides { driver: Some(driver), name: Some(format!("compare-{driver}")), tune: None, machines: None };
     parse_with("lab.yaml", text, Path::new("/"), &overrides)
 }
 

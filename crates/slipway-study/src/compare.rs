@@ -173,7 +173,7 @@ impl Plan {
         if self.tunes.len() > 1 {
             name = format!("{name}-{}", tune_word(tune));
         }
-        self.source.with(&Overrides { driver: Some(driver), name: Some(name), tune: Some(tune) })
+        self.source.with(&Overrides { driver: Some(driver), name: Some(name), tune: Some(tune), machines: None })
     }
 
     fn server(&self, lab: &Lab, client: NodeId) -> NodeId {

@@ -16,6 +16,7 @@ use serde::Deserialize;
 use slipway_document::by_shape;
 use slipway_document::de::{Named, Spanned};
 use slipway_document::form::Written;
+use slipway_document::units::Bytes;
 
 pub(crate) use self::condition::{Conditions, Disk, Link, Placed, Setting, place_keys, with_node_keys};
 pub(crate) use self::job::{Better, Figure, Job};
@@ -95,6 +96,11 @@ pub(crate) struct MachineSettings {
     pub(crate) address: Spanned<Address4>,
     /// The destination for ssh, `HOST` or `USER@HOST`. The machine's name when left out.
     pub(crate) ssh: Option<Spanned<String>>,
+    /// Cores that it offers: nodes whose `cpu` adds up to more are not placed on it. No bound when left out.
+    #[schemars(range(min = 1, max = 65535))]
+    pub(crate) cores: Option<Spanned<u32>>,
+    /// Memory that it offers: nodes whose `memory` adds up to more are not placed on it. No bound when left out.
+    pub(crate) memory: Option<Spanned<Bytes>>,
 }
 
 /// Virtual hosts, each a network namespace of its own.

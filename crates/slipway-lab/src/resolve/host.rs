@@ -8,6 +8,7 @@ use slipway_document::de::Spanned;
 use slipway_document::errors::{Report, Span};
 
 use super::address::{Claim, Pool};
+use super::room::Placed;
 use super::{TuneChoice, machine, program};
 use crate::file::{File, Hosts as Written, Tune, TuneSettings};
 use crate::id::{HostId, List, MachineId};
@@ -30,6 +31,8 @@ pub(super) struct Hosts<'f> {
     pub(super) underlay: Option<Underlay>,
     /// Where the file speaks of hosts.
     pub(super) at: Span,
+    /// The machines of hosts that are known before nodes are placed.
+    pub(super) placed: Placed,
 }
 
 impl Hosts<'_> {
@@ -93,9 +96,9 @@ pub(super) fn hosts<'f>(file: &'f File, machines: &List<MachineId, Machine>, rep
             (list[i].profile, list[i].tune) = tune(entry.value.tune.as_ref(), report);
         }
     }
-    machine::place(file, machines, at, &mut list, report);
+    let placed = machine::place(file, machines, at, &mut list, report);
     let underlay = underlay(file, machines, &mut list, report);
-    Hosts { list: list.into(), cpus: cpus.into(), machine, underlay, at }
+    Hosts { list: list.into(), cpus: cpus.into(), machine, underlay, at, placed }
 }
 
 fn numbered(count: u32) -> Vec<Host> {

@@ -5,6 +5,7 @@ use std::net::Ipv4Addr;
 
 use slipway_document::errors::{Report, Span};
 
+use super::room::{Placed, Room};
 use crate::file::{File, Hosts as Written, Machine as Entry};
 use crate::id::{List, MachineId};
 use crate::model::{Host, Machine};
@@ -13,15 +14,23 @@ use crate::names;
 /// Source 3's cluster and Distem's record have less.
 const MOST_MACHINES: usize = 1000;
 
-/// The machines that the file names.
-pub(super) fn machines(file: &File, report: &mut Report) -> List<MachineId, Machine> {
+/// The machines that the file names, or those that somebody outside of it chose.
+pub(super) fn machines(file: &File, chosen: Option<&[Machine]>, report: &mut Report) -> List<MachineId, Machine> {
+    if let Some(chosen) = chosen {
+        let most = chosen.len().min(MOST_MACHINES);
+        if most < chosen.len() {
+            let message = format!("a lab cannot have {} machines", chosen.len());
+            report.add(Span::default(), message, format!("choose {MOST_MACHINES} machines at most"));
+        }
+        return chosen[..most].to_vec().into();
+    }
     let mut addresses = BTreeMap::<Ipv4Addr, &str>::new();
     let mut machines = Vec::new();
     for entry in &file.machines.0 {
         names::check_host(&entry.name, report);
-        let (address, ssh) = match &entry.value {
+        let (address, settings) = match &entry.value {
             Some(Entry::Address(address)) => (address, None),
-            Some(Entry::Settings(settings)) => (&settings.address, settings.ssh.as_ref()),
+            Some(Entry::Settings(settings)) => (&settings.address, Some(settings)),
             None => {
                 let message = format!("machine `{}` has no address", entry.name.value);
                 report.add(entry.name.at, message, "write the address at which the others reach it");
@@ -37,13 +46,23 @@ pub(super) fn machines(file: &File, report: &mut Report) -> List<MachineId, Mach
             let message = format!("machines `{other}` and `{}` have one address", entry.name.value);
             report.add(address.at, message, "name each machine once, with an address of its own");
         }
+        let ssh = settings.and_then(|settings| settings.ssh.as_ref());
+        let cores = settings.and_then(|settings| settings.cores.as_ref());
+        let memory = settings.and_then(|settings| settings.memory.as_ref());
+        if let Some(cores) = cores.filter(|cores| !(1..=65535).contains(&cores.value)) {
+            report.add(cores.at, format!("a machine cannot offer {} cores", cores.value), "write 1 to 65535");
+        }
+        if let Some(memory) = memory.filter(|memory| memory.value.0 == 0) {
+            report.add(memory.at, "a machine that offers no memory", "write for example `memory: 64GiB`");
+        }
         // ssh takes a word that begins with a dash for an option.
         if let Some(ssh) = ssh.filter(|ssh| !is_destination(&ssh.value)) {
             report.add(ssh.at, format!("`{}` is no destination for ssh", ssh.value), "write HOST or USER@HOST");
         }
         let name = entry.name.value.clone();
         let ssh = ssh.map_or_else(|| name.clone(), |ssh| ssh.value.clone());
-        machines.push(Machine { name, address: ip, ssh });
+        let (cores, memory) = (cores.map(|cores| cores.value), memory.map(|memory| memory.value));
+        machines.push(Machine { name, address: ip, ssh, cores, memory, job: None });
     }
     if machines.len() > MOST_MACHINES {
         let at = file.machines.0[MOST_MACHINES].name.at;
@@ -60,18 +79,22 @@ fn is_destination(text: &str) -> bool {
     !text.is_empty() && !text.starts_with('-') && text.chars().all(fits)
 }
 
-/// Puts virtual hosts on machines: where the file says, and all others in turn.
+/// Puts virtual hosts on machines: where the file says, and all others in turn. Where machines say what they offer, those
+/// others wait until their nodes are known.
 pub(super) fn place(
     file: &File,
     machines: &List<MachineId, Machine>,
     at: Span,
     hosts: &mut [Host],
     report: &mut Report,
-) {
+) -> Placed {
     let written = file.hosts.as_ref().map(|hosts| &hosts.value);
     let entries = if let Some(Written::Settings(entries)) = written { entries.0.as_slice() } else { &[] };
     let mut asked = entries.iter().map(|entry| entry.value.machine.as_ref());
     let mut turn = (0..machines.len()).cycle();
+    // Without `hosts` each machine is one.
+    let waits = written.is_some() && Room::of(machines).iter().any(Room::is_known);
+    let mut placed = Vec::new();
     for host in hosts.iter_mut() {
         let name = asked.next().flatten();
         let found = name.and_then(|name| machines.position(|machine| machine.name == name.value));
@@ -84,19 +107,13 @@ pub(super) fn place(
             };
             report.add(name.at, format!("the lab has no machine `{}`", name.value), help);
         }
-        host.machine = found.or_else(|| turn.next().map(MachineId)).unwrap_or_default();
+        let known = found.or_else(|| if waits { None } else { turn.next().map(MachineId) });
+        host.machine = known.unwrap_or_default();
+        placed.push(known);
     }
-    if machines.is_empty() {
-        return;
-    }
-    if matches!(written, Some(Written::Machine(_))) {
+    if matches!(written, Some(Written::Machine(_))) && !machines.is_empty() {
         let help = "leave `hosts` out for one host on each machine, or leave `machines` out";
         report.add(at, "`hosts: machine` is for a lab on this machine alone", help);
-        return;
     }
-    let idle = machines.enumerate().find(|&(machine, _)| hosts.iter().all(|host| host.machine != machine));
-    if let Some((_, idle)) = idle {
-        let help = "give each machine a host, or leave the machine out";
-        report.add(at, format!("machine `{}` has no host", idle.name), help);
-    }
+    placed.into()
 }

@@ -2,6 +2,7 @@
 //! goes on after an error with something plausible in its place, so that all errors are found.
 
 mod address;
+mod balance;
 mod condition;
 mod host;
 mod image;
@@ -15,6 +16,7 @@ mod node;
 mod place;
 mod policy;
 mod program;
+mod room;
 mod route;
 mod scenario;
 
@@ -32,7 +34,7 @@ pub use self::mac::derived as derived_mac;
 pub use self::network::{DEFAULT as DEFAULT_NETWORK, default_ipv4, default_ipv6};
 use crate::file::{File, PolicyDocument};
 use crate::kind::LAB_FILE;
-use crate::model::{DriverWord, Lab, Part, ProfileWord};
+use crate::model::{DriverWord, Lab, Machine, Part, ProfileWord};
 use crate::policy::Rule;
 use crate::scenario::Scenario;
 
@@ -45,6 +47,8 @@ pub struct Overrides {
     pub driver: Option<DriverWord>,
     /// The kernel settings of all virtual hosts. `None`: the file's.
     pub tune: Option<TuneChoice>,
+    /// The machines that the lab is made on. `None`: the file's.
+    pub machines: Option<Vec<Machine>>,
 }
 
 /// Kernel settings of all virtual hosts, in place of those that the file has.
@@ -86,14 +90,15 @@ pub fn parse_with(file: &str, text: &str, base_dir: &Path, overrides: &Overrides
 
 fn lab(file: &File, file_name: &str, base_dir: &Path, overrides: &Overrides, report: &mut Report) -> Lab {
     let name = lab_name(file.lab.as_ref(), file_name, overrides, report);
-    let machines = machine::machines(file, report);
+    let machines = machine::machines(file, overrides.machines.as_deref(), report);
     let mut hosts = host::hosts(file, &machines, report);
     hosts.choose(overrides.tune.unwrap_or(TuneChoice::File));
     let networks = network::networks(file, &hosts, overrides.driver, report);
     let groups = node::groups(file, &networks, &hosts, report);
     let (images, image_of_group) = image::images(file, &groups, base_dir, report);
     let mut nodes = node::nodes(&name, &groups, &image_of_group, &networks, report);
-    place::place(file.placement.unwrap_or_default(), &groups, &hosts, &mut nodes, report);
+    place::place(file.placement.unwrap_or_default(), &groups, &machines, &hosts, &mut nodes, report);
+    balance::balance(&machines, &mut hosts, &nodes, report);
     place::tune(&hosts, &networks.list, &mut nodes);
     mount::mounts(&groups, base_dir, &mut nodes, report);
     route::routes(&networks.list, &mut nodes);

@@ -4,26 +4,102 @@ use slipway_document::errors::Report;
 
 use super::host::Hosts;
 use super::node::Group;
+use super::room::{Need, Placed, Room};
 use crate::file::Placement;
-use crate::id::{HostId, List, NetworkId};
-use crate::model::{DriverKind, Network, Node};
+use crate::id::{HostId, List, MachineId, NetworkId};
+use crate::model::{DriverKind, Machine, Network, Node};
 
-/// Sets every node's host, and the processors that it has from there.
-pub(super) fn place(rule: Placement, groups: &[Group], hosts: &Hosts, nodes: &mut [Node], report: &mut Report) {
+/// Sets every node's host, and the processors that it has from there. Where machines say what they offer, a node goes to the
+/// host that has room for it.
+pub(super) fn place(
+    rule: Placement,
+    groups: &[Group],
+    machines: &List<MachineId, Machine>,
+    hosts: &Hosts,
+    nodes: &mut [Node],
+    report: &mut Report,
+) {
     let free = groups.iter().filter(|group| group.host.is_none()).map(|group| group.count).sum::<usize>();
     let run = free.div_ceil(hosts.list.len());
     let mut placed = 0..;
+    let mut seats = Seats::new(machines, hosts);
+    let hosted = groups.iter().flat_map(|group| std::iter::repeat_n(group.host, group.count));
+    for (node, host) in nodes.iter().zip(hosted) {
+        if let (Some(host), Some(seats)) = (host, &mut seats) {
+            seats.take(host, Need::of(&node.limits));
+        }
+    }
     let mut rest = nodes;
     for group in groups {
         let (mine, others) = rest.split_at_mut(group.count.min(rest.len()));
         rest = others;
         for node in mine.iter_mut() {
-            node.host = group.host.unwrap_or_else(|| match (rule, placed.next().unwrap_or_default()) {
-                (Placement::Spread, i) => HostId(i % hosts.list.len()),
-                (Placement::Pack, i) => HostId(i / run),
+            node.host = group.host.unwrap_or_else(|| {
+                let i = placed.next().unwrap_or_default();
+                let usual = match rule {
+                    Placement::Spread => HostId(i % hosts.list.len()),
+                    Placement::Pack => HostId(i / run),
+                };
+                let Some(seats) = &mut seats else { return usual };
+                let need = Need::of(&node.limits);
+                let found = match rule {
+                    Placement::Spread => seats.emptiest(need),
+                    Placement::Pack => seats.first_from(usual, need),
+                };
+                if found.is_none() && report.is_empty() {
+                    let message = format!("no machine has room for node `{}`: {need}", node.name);
+                    report.add(group.name.at, message, "lower the limits of nodes, or add a machine");
+                }
+                let host = found.unwrap_or(usual);
+                seats.take(host, need);
+                host
             });
         }
         confine(group, hosts, mine, report);
+    }
+}
+
+/// The room of machines, seen from their hosts.
+struct Seats<'a> {
+    placed: &'a Placed,
+    rooms: List<MachineId, Room>,
+    /// Nodes of each host.
+    counts: List<HostId, usize>,
+}
+
+impl<'a> Seats<'a> {
+    /// `None` where no machine says what it offers, and where hosts find their machines after their nodes.
+    fn new(machines: &List<MachineId, Machine>, hosts: &'a Hosts) -> Option<Self> {
+        let rooms = Room::of(machines);
+        let is_known = rooms.iter().any(Room::is_known) && hosts.placed.iter().all(Option::is_some);
+        is_known.then(|| Self { placed: &hosts.placed, rooms, counts: vec![0; hosts.list.len()].into() })
+    }
+
+    fn take(&mut self, host: HostId, need: Need) {
+        self.counts[host] += 1;
+        if let Some(machine) = self.placed[host] {
+            self.rooms[machine].take(need);
+        }
+    }
+
+    fn room(&self, host: HostId) -> Option<&Room> {
+        self.placed[host].map(|machine| &self.rooms[machine])
+    }
+
+    /// The host on the emptiest machine in which there is room. Of equals, the one with the fewest nodes, then the first.
+    fn emptiest(&self, need: Need) -> Option<HostId> {
+        let fits = |&host: &HostId| self.room(host).is_some_and(|room| room.fits(need));
+        self.counts
+            .ids()
+            .filter(fits)
+            .min_by_key(|&host| (self.room(host).map(|room| room.load(need)), self.counts[host]))
+    }
+
+    /// The first host from this one on, round and round, on whose machine there is room.
+    fn first_from(&self, from: HostId, need: Need) -> Option<HostId> {
+        let all = self.counts.len();
+        let mut round = (0..all).map(|step| HostId((from.index() + step) % all));
+        round.find(|&host| self.room(host).is_some_and(|room| room.fits(need)))
     }
 }
 

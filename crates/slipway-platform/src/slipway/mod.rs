@@ -135,12 +135,20 @@ fn tune(host: &Host) -> Option<Yaml> {
 fn machines(lab: &Lab) -> Map {
     let mut map = Map::default();
     for machine in &lab.machines {
-        if machine.ssh == machine.name {
+        if machine.ssh == machine.name && machine.cores.is_none() && machine.memory.is_none() {
             map.text(&machine.name, machine.address.to_string());
         } else {
             let mut settings = Map::default();
             settings.text("address", machine.address.to_string());
-            settings.text("ssh", &machine.ssh);
+            if machine.ssh != machine.name {
+                settings.text("ssh", &machine.ssh);
+            }
+            if let Some(cores) = machine.cores {
+                settings.bare("cores", cores);
+            }
+            if let Some(memory) = machine.memory {
+                settings.bare("memory", memory);
+            }
             map.put(&machine.name, Yaml::Map(settings));
         }
     }
