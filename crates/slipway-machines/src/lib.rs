@@ -8,6 +8,7 @@
 //! says why.
 
 pub mod ask;
+pub mod batch;
 mod channel;
 pub mod down;
 mod error;

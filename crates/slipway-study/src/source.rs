@@ -8,7 +8,7 @@ use slipway_document::errors::DocumentError;
 use slipway_engine::lab::{self, UpError};
 use slipway_image::Store;
 use slipway_lab::Overrides;
-use slipway_lab::model::Lab;
+use slipway_lab::model::{Lab, Machine};
 use slipway_lab::policy::Rule;
 use slipway_lab::scenario::Scenario;
 
@@ -20,12 +20,14 @@ pub struct Source {
     shown: String,
     text: String,
     folder: PathBuf,
+    /// The machines in the place of the file's.
+    machines: Option<Vec<Machine>>,
 }
 
 impl Source {
     /// A text as a lab file. `shown` names it in errors; its relative paths begin in `folder`.
     pub fn new(shown: impl Into<String>, text: impl Into<String>, folder: impl Into<PathBuf>) -> Self {
-        Self { shown: shown.into(), text: text.into(), folder: folder.into() }
+        Self { shown: shown.into(), text: text.into(), folder: folder.into(), machines: None }
     }
 
     /// Reads a lab file.
@@ -37,6 +39,12 @@ impl Source {
         let text = std::fs::read_to_string(path).map_err(unreadable)?;
         let folder = std::path::absolute(path).map_err(StudyError::io("find the current folder"))?;
         Ok(Self::new(path.display().to_string(), text, folder.parent().unwrap_or(Path::new("/"))))
+    }
+
+    /// The same lab on other machines than the file names.
+    #[must_use]
+    pub fn on(self, machines: Vec<Machine>) -> Self {
+        Self { machines: Some(machines), ..self }
     }
 
     /// The lab that it describes.
@@ -52,7 +60,9 @@ impl Source {
     /// # Errors
     /// As [`lab`](Self::lab).
     pub fn with(&self, overrides: &Overrides) -> Result<Lab, StudyError> {
-        Ok(slipway_lab::parse_with(&self.shown, &self.text, &self.folder, overrides)?)
+        let machines = overrides.machines.clone().or_else(|| self.machines.clone());
+        let overrides = Overrides { machines, ..overrides.clone() };
+        Ok(slipway_lab::parse_with(&self.shown, &self.text, &self.folder, &overrides)?)
     }
 
     /// The reason why the lab did not come up, with the lines that ask for what this machine cannot make.

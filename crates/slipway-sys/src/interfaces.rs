@@ -2,7 +2,7 @@
 //! socket answers for the network namespace that it was made in.
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsFd, AsRawFd as _};
 
 use nix::ifaddrs::getifaddrs;
@@ -41,6 +41,15 @@ pub fn with_address(address: IpAddr) -> io::Result<Option<String>> {
     };
     let mut all = getifaddrs()?;
     Ok(all.find(|of| of.address.as_ref().and_then(ip) == Some(address)).map(|of| of.interface_name))
+}
+
+/// The first IPv4 address in the caller's network namespace that is not the loopback's (`getifaddrs(3)`).
+///
+/// # Errors
+/// As `getifaddrs(3)`.
+pub fn own_ipv4() -> io::Result<Option<Ipv4Addr>> {
+    let mut all = getifaddrs()?.filter_map(|of| Some(of.address.as_ref()?.as_sockaddr_in()?.ip()));
+    Ok(all.find(|address| !address.is_loopback()))
 }
 
 /// `struct ifconf` (`include/uapi/linux/if.h`).
