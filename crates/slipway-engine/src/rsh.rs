@@ -1,4 +1,4 @@
-//! How commands reach other machines: ssh, or what stands in its place.
+//! How commands reach other machines: ssh, Slurm's `srun` within a job, or what stands in their place.
 
 use std::ffi::OsStr;
 use std::io;
@@ -12,6 +12,18 @@ use slipway_sys::interfaces::with_address;
 pub const VARIABLE: &str = "SLIPWAY_RSH";
 /// No question for a password: nobody would see it among the answers of several machines.
 const USUAL: &str = "ssh -o BatchMode=yes";
+/// A step of a job on one machine (`srun(1)`): it shares the job's cores with all other steps, and says nothing of itself.
+const STEP: [&str; 9] = [
+    "srun",
+    "--overlap",
+    "--nodes=1",
+    "--ntasks=1",
+    "--ntasks-per-node=1",
+    "--cpu-bind=none",
+    "--chdir=/",
+    "--quiet",
+    "--no-kill",
+];
 /// Name of the program on other machines.
 const PROGRAM: &str = "slipway";
 
@@ -23,19 +35,20 @@ pub struct RshError(#[from] io::Error);
 /// The remote shell.
 #[derive(Debug, Clone)]
 pub struct Rsh {
-    words: Vec<String>,
+    /// Those of `SLIPWAY_RSH`.
+    words: Option<Vec<String>>,
     /// This program's own file, for this machine's part.
     own: PathBuf,
 }
 
 impl Rsh {
-    /// The one that `SLIPWAY_RSH` names, or ssh.
+    /// The one that `SLIPWAY_RSH` names; else `srun` for machines of a Slurm job, and ssh for all others.
     ///
     /// # Errors
     /// When this program's own file is not found.
     pub fn from_env() -> Result<Self, RshError> {
         let words = std::env::var(VARIABLE).ok().filter(|words| !words.trim().is_empty());
-        let words = words.as_deref().unwrap_or(USUAL).split_whitespace().map(str::to_owned).collect();
+        let words = words.map(|words| words.split_whitespace().map(str::to_owned).collect());
         Ok(Self { words, own: slipway_sys::exe::path()? })
     }
 
@@ -50,10 +63,22 @@ impl Rsh {
         if is_here(machine) {
             return self.here(words);
         }
-        let mut command = Command::new(&self.words[0]);
+        if self.words.is_none()
+            && let Some(mut command) = step(machine)
+        {
+            if tty {
+                command.arg("--pty");
+            }
+            // No shell is between.
+            command.arg(PROGRAM).args(words);
+            return command;
+        }
+        let usual = || USUAL.split_whitespace().map(str::to_owned).collect();
+        let shell: Vec<String> = self.words.clone().unwrap_or_else(usual);
+        let mut command = Command::new(&shell[0]);
         // The file's destinations are no options (`slipway_lab` sees to it), and ssh joins the words with spaces for a shell.
-        command.args(&self.words[1..]);
-        if tty && Path::new(&self.words[0]).file_name().is_some_and(|name| name == "ssh") {
+        command.args(&shell[1..]);
+        if tty && Path::new(&shell[0]).file_name().is_some_and(|name| name == "ssh") {
             command.arg("-t");
         }
         command.arg(&machine.ssh).arg(PROGRAM);
@@ -69,11 +94,40 @@ impl Rsh {
         command
     }
 
+    /// A command of Slipway that is there for as long as a lab. In a Slurm job that is a step of its own, on this machine too: Slurm
+    /// asks a step to end, and then waits, but kills whatever a script leaves behind.
+    #[must_use]
+    pub fn standing<S: AsRef<OsStr>>(&self, machine: &Machine, words: impl IntoIterator<Item = S>) -> Command {
+        match step(machine).filter(|_| self.words.is_none()) {
+            Some(mut command) => {
+                command.arg(PROGRAM).args(words);
+                command
+            }
+            None => self.slipway(machine, false, words),
+        }
+    }
+
     /// In words, for a user to try.
     #[must_use]
     pub fn shown(&self, machine: &Machine) -> String {
-        format!("{} {}", self.words.join(" "), machine.ssh)
+        match (&self.words, machine.job) {
+            (None, Some(job)) => format!("srun --overlap {}", to_step(machine, job).join(" ")),
+            (None, None) => format!("{USUAL} {}", machine.ssh),
+            (Some(words), _) => format!("{} {}", words.join(" "), machine.ssh),
+        }
     }
+}
+
+/// A step on a machine of a job.
+fn step(machine: &Machine) -> Option<Command> {
+    let mut command = Command::new(STEP[0]);
+    command.args(&STEP[1..]).args(to_step(machine, machine.job?));
+    Some(command)
+}
+
+/// The options that lead to a machine of a job.
+fn to_step(machine: &Machine, job: u32) -> [String; 2] {
+    [format!("--jobid={job}"), format!("--nodelist={}", machine.ssh)]
 }
 
 /// Whether a machine is this one: it has its address.
@@ -83,7 +137,8 @@ pub fn is_here(machine: &Machine) -> bool {
 }
 
 /// A word that a shell takes as it is.
-fn quoted(word: &str) -> String {
+#[must_use]
+pub fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {
         return word.to_owned();

@@ -1,6 +1,7 @@
 //! A machine's part, reached by its standard input and output.
 
-use std::io::{self, BufReader};
+use std::io::{self, BufReader, Read as _};
+use std::os::unix::process::CommandExt as _;
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
 use slipway_engine::rsh::Rsh;
@@ -12,6 +13,9 @@ use crate::message::{Answer, Order, VERSION, receive, send};
 /// The hidden command that serves a part.
 const COMMAND: &str = "machine";
 
+/// Most bytes of a part's standard error in an account of its end.
+const MOST_SAID: u64 = 2000;
+
 /// A channel to a part. Dropped, the part sees the end of its input, and takes down what it has made and nobody kept.
 #[derive(Debug)]
 pub(crate) struct Channel {
@@ -21,12 +25,22 @@ pub(crate) struct Channel {
     child: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
+    /// Its process is there for as long as the lab, once that is kept.
+    is_of_job: bool,
+    /// It is kept.
+    stays: bool,
 }
 
 impl Channel {
     /// Starts a part, and does not wait for it.
     pub(crate) fn open(rsh: &Rsh, machine: &Machine) -> Result<Self, MachineError> {
-        let mut command = rsh.slipway(machine, false, [COMMAND]);
+        let is_of_job = machine.job.is_some();
+        let mut command = rsh.standing(machine, [COMMAND].into_iter().chain(is_of_job.then_some("--stay")));
+        if is_of_job {
+            // A Ctrl-C after the lab is up is not for it. Before, the end of its input tells it. And whoever waits for the
+            // end of this command's standard error must not wait for the lab's.
+            command.process_group(0).stderr(Stdio::piped());
+        }
         let shown = rsh.shown(machine);
         let unreachable = |source: io::Error| MachineError::Unreachable {
             machine: machine.name.clone(),
@@ -37,7 +51,7 @@ impl Channel {
         let (input, output) = (child.stdin.take(), child.stdout.take());
         let output = output.ok_or_else(|| unreachable(io::ErrorKind::BrokenPipe.into()))?;
         let output = BufReader::new(output);
-        Ok(Self { machine: machine.name.clone(), shown: shown.clone(), child, input, output })
+        Ok(Self { machine: machine.name.clone(), shown: shown.clone(), child, input, output, is_of_job, stays: false })
     }
 
     /// Waits until the part greets.
@@ -66,8 +80,15 @@ impl Channel {
             Ok(Some(answer)) => Ok(answer),
             Ok(None) => {
                 self.input = None;
+                let mut said = Vec::new();
+                if let Some(errors) = self.child.stderr.take() {
+                    // Best effort: more of the reason. It ends with the part.
+                    let _ = errors.take(MOST_SAID).read_to_end(&mut said);
+                }
                 let ended = self.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
-                Err(self.lost(format!("its part ended without an answer ({ended})")))
+                let said = String::from_utf8_lossy(&said).trim().replace('\n', "; ");
+                let said = if said.is_empty() { ended } else { format!("{ended}: {said}") };
+                Err(self.lost(format!("its part ended without an answer ({said})")))
             }
             Err(error) => Err(self.lost(error.to_string())),
         }
@@ -93,6 +114,11 @@ impl Channel {
         }
     }
 
+    /// Leaves the part that is kept to itself: its process may be there for as long as the lab.
+    pub(crate) fn leave(mut self) {
+        self.stays = self.is_of_job;
+    }
+
     pub(crate) fn lost(&self, reason: String) -> MachineError {
         MachineError::Unreachable { machine: self.machine.clone(), reason, command: self.shown.clone() }
     }
@@ -101,7 +127,9 @@ impl Channel {
 impl Drop for Channel {
     fn drop(&mut self) {
         drop(self.input.take());
-        // It ends with its input, once what nobody kept is down.
-        let _ = self.child.wait();
+        if !self.stays {
+            // It ends with its input, once what nobody kept is down.
+            let _ = self.child.wait();
+        }
     }
 }

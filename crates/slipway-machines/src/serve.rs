@@ -11,24 +11,28 @@ use crate::images;
 use crate::message::{Answer, Order, VERSION, receive, send};
 use crate::shared;
 
-/// Serves until the coordinator closes its end. A part that the coordinator did not keep goes down again. The
-/// process must have one thread only, since anchors are cloned from it.
+/// Serves until the coordinator closes its end. A part that the coordinator did not keep goes down again. Where `stay`, one
+/// that it kept has this process for as long as it lives, and goes down with it. The process must have one thread only,
+/// since anchors are cloned from it.
 ///
 /// # Errors
 /// When the coordinator cannot be answered, or sends what is no order.
-pub fn serve(machine: &Machine, from: &mut impl BufRead, to: &mut impl Write) -> io::Result<()> {
+pub fn serve(machine: &Machine, stay: bool, from: &mut impl BufRead, to: &mut impl Write) -> io::Result<()> {
     send(to, &Answer::Hello { protocol: VERSION, version: env!("CARGO_PKG_VERSION").to_owned() })?;
-    let mut made = None;
-    let served = orders(machine, from, to, &mut made);
+    let (mut made, mut kept) = (None, None);
+    let served = orders(machine, stay, from, to, &mut made, &mut kept);
     let undone = made.map_or(Ok(()), Passing::down).map_err(io::Error::other);
-    served.and(undone)
+    let stayed = kept.map_or(Ok(()), Passing::stay).map_err(io::Error::other);
+    served.and(undone).and(stayed)
 }
 
 fn orders(
     machine: &Machine,
+    stay: bool,
     from: &mut impl BufRead,
     to: &mut impl Write,
     made: &mut Option<Passing>,
+    kept: &mut Option<Passing>,
 ) -> io::Result<()> {
     while let Some(order) = receive::<Order>(from)? {
         let outcome = match order {
@@ -41,8 +45,8 @@ fn orders(
                 Answer::done()
             }),
             Order::Keep => {
-                // The guard that would take it down goes too.
-                drop(made.take());
+                // Without it, the guard that would take the part down goes too.
+                *kept = made.take().filter(|_| stay);
                 Ok(Answer::done())
             }
             Order::Down { lab, patience } => down(&machine.labs, &lab, Duration::from_secs(patience))

@@ -55,7 +55,8 @@ pub fn up(rsh: &Rsh, lab: &Lab, progress: &mut dyn FnMut(Progress)) -> Result<()
         making.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     });
     let channels = all(made)?;
-    all(each(channels, |mut channel| channel.have_done(DOING, &Order::Keep, &mut |_| ()))).map(drop)
+    let keep = |mut channel: Channel| channel.have_done(DOING, &Order::Keep, &mut |_| ()).map(|_| channel);
+    all(each(channels, keep)).map(|channels| channels.into_iter().for_each(Channel::leave))
 }
 
 fn draw<const N: usize>() -> Result<[u8; N], MachineError> {

@@ -10,6 +10,7 @@ mod events;
 mod exit;
 mod failure;
 mod labs;
+mod machines;
 mod meter;
 mod parts;
 mod short;

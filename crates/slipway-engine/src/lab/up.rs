@@ -11,7 +11,7 @@ use slipway_lab::model::Lab;
 use slipway_sys::signals::Taken;
 
 use super::check::{Prepared, prepare, unpacked};
-use super::down::{DownError, LOOK_AGAIN, PATIENCE, clean, down};
+use super::down::{DownError, LOOK_AGAIN, PATIENCE, Remains, clean, down};
 use super::refused::UpError;
 use super::scratch;
 use super::{LabError, Running};
@@ -67,6 +67,23 @@ impl Passing {
     /// As [`down`].
     pub fn down(self) -> Result<(), DownError> {
         down(&self.root, &self.name, PATIENCE).map(drop)
+    }
+
+    /// Stays until the lab has ended, or somebody asks this process to end (`SIGTERM`, `SIGINT`, `SIGHUP`). Then it takes
+    /// down what is left. Batch systems end whatever a step leaves behind, so a lab's step is there for as long as the lab.
+    ///
+    /// # Errors
+    /// As [`down`], and when the lab cannot be watched.
+    pub fn stay(self) -> Result<(), DownError> {
+        let signals = Taken::new(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]).map_err(Remains::Anchor)?;
+        let dir = self.root.lab(&self.name);
+        let Ok(state) = dir.read_state() else { return Ok(()) };
+        let Some(anchor) = state.anchor.open().map_err(Remains::Anchor)? else { return self.down() };
+        let mut watched = [PollFd::new(&signals, PollFlags::IN), PollFd::new(&anchor, PollFlags::IN)];
+        while let Err(Errno::INTR) = poll(&mut watched, None) {}
+        // Another command may have taken it down, and somebody else brought up one of the same name.
+        let is_ours = dir.read_state().is_ok_and(|now| now.anchor == state.anchor);
+        if is_ours { self.down() } else { Ok(()) }
     }
 }
 

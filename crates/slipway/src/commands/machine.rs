@@ -9,14 +9,17 @@ use crate::labs;
 
 /// Serve this machine's part of labs, by orders on standard input
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {}
+pub(crate) struct Args {
+    /// Stay for as long as the lab, and take it down on SIGTERM
+    #[arg(long)]
+    stay: bool,
+}
 
 impl Args {
-    #[expect(clippy::unused_self, reason = "as all commands run")]
     pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
         labs::need_privilege()?;
         let served =
-            slipway_machines::serve::serve(&context.machine()?, &mut BufReader::new(stdin()), &mut stdout());
+            slipway_machines::serve::serve(&context.machine()?, self.stay, &mut BufReader::new(stdin()), &mut stdout());
         served.map_err(Failure::io("serve a part of a lab"))?;
         Ok(Exit::Success)
     }

@@ -19,6 +19,7 @@ use crate::events::{Steps, Verify};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::labs;
+use crate::machines::Machines;
 
 /// Run a program over the nodes of a lab: plain or MPI
 #[derive(Debug, clap::Args)]
@@ -50,6 +51,8 @@ Examples:
 pub(crate) struct Args {
     /// Lab (name or file) [default: the only one that runs]
     lab: Option<String>,
+    #[command(flatten)]
+    machines: Machines,
     #[command(flatten)]
     program: Program,
     /// New folder for the programs' output [default: slipway-results/run-LAB-TIME]
@@ -99,7 +102,7 @@ impl Args {
         labs::need_privilege()?;
         match self.lab.as_deref().filter(|word| labs::is_file(word)) {
             Some(file) => {
-                let source = labs::source(Some(file.as_ref()))?;
+                let source = self.machines.choose(labs::source(Some(file.as_ref()))?)?;
                 let lab = source.lab()?;
                 if context.root.lab(&lab.name).exists() {
                     return self.in_lab(context, &Running::open(&context.root, &lab.name)?);

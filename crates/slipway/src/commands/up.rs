@@ -17,6 +17,7 @@ use slipway_study::Source;
 use crate::context::{Context, DryRun};
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::machines::Machines;
 use crate::meter::Meter;
 use crate::{labs, parts, view};
 
@@ -29,10 +30,13 @@ Ctrl-C interrupts half-way.
 Examples:
   slipway up                       the lab in ./slipway.yaml or ./lab.yaml
   slipway up examples/mpi.yaml     another
-  slipway up --dry-run             its parts, checked against this machine")]
+  slipway up --dry-run             its parts, checked against this machine
+  slipway up --machines 'a,b[1-3]' on four machines that ssh reaches")]
 pub(crate) struct Args {
     /// Lab file [default: slipway.yaml or lab.yaml in the current folder]
     file: Option<PathBuf>,
+    #[command(flatten)]
+    machines: Machines,
     #[command(flatten)]
     dry_run: DryRun,
 }
@@ -69,7 +73,7 @@ const AT_ONCE: Duration = Duration::from_millis(100);
 
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
-        let source = labs::source(self.file.as_deref())?;
+        let source = self.machines.choose(labs::source(self.file.as_deref())?)?;
         let file = source.lab()?;
         labs::need_privilege()?;
         labs::warn(&source, &file);
