@@ -75,6 +75,10 @@ TEST=(
   chromium-driver    # drives it
   openssl            # certificates for tests of TLS
   fonts-dejavu-core  # letters for it
+  slurmctld          # a real batch system: its controller
+  slurmd             # its machines
+  slurm-client       # sbatch, srun, scancel
+  munge              # its credentials
 )
 
 # What `make bench` compares with, and programs too large for every test run.
@@ -139,7 +143,7 @@ FUZZ=(
 SERVICES=(openvswitch-switch:openvswitch-switch openssh-server:ssh redis-server:redis-server nginx-light:nginx
   postgresql:postgresql memcached:memcached prometheus:prometheus erlang-base:epmd rabbitmq-server:rabbitmq-server
   frr:frr nftables:nftables globus-gridftp-server-progs:globus-gridftp-server
-  globus-gridftp-server-progs:globus-gridftp-sshftp)
+  globus-gridftp-server-progs:globus-gridftp-sshftp slurmctld:slurmctld slurmd:slurmd munge:munge)
 
 say() { printf 'setup: %s\n' "$*"; }
 fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }

@@ -70,6 +70,7 @@ commands! {
     }
     "Programs and files in nodes" {
         run Run,
+        submit Submit,
         exec Exec,
         shell Shell,
         copy Copy,

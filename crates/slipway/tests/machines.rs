@@ -147,3 +147,28 @@ fn a_coordinator_that_is_killed_leaves_nothing() {
         await_that("the parts of a killed coordinator are down", || machines.remains().is_empty());
     }
 }
+
+#[test]
+fn machines_are_chosen_where_the_lab_is_brought_up() {
+    let machines = Machines::new(2);
+    let file = machines.path().join("open.yaml");
+    std::fs::write(&file, "lab: open\nnetworks: {net: vxlan}\nnodes: {n: {count: 2}}\n").expect("written");
+    let named = format!("a={},b={}", common::machines::address(0), common::machines::address(1));
+    machines.run(0, ["up".as_ref(), "--machines".as_ref(), named.as_ref(), file.as_os_str()]);
+    assert!(pings(&machines, 0, "open", "n1", "n2"));
+    machines.run(1, ["down", "open"]);
+
+    let hosts = machines.path().join("hosts.txt");
+    let (a, b) = (common::machines::address(0), common::machines::address(1));
+    std::fs::write(&hosts, format!("a slots=2 address={a}\nb slots=1 address={b}\n")).expect("written");
+    let up =
+        |file: &std::path::Path| ["up".into(), "--machines-from".into(), hosts.clone().into_os_string(), file.into()];
+    machines.run(0, up(&file));
+    machines.run(0, ["down", "open"]);
+    std::fs::write(&file, "lab: open\nnodes: {n: {count: 4, cpu: 1 core}}\n").expect("written");
+    let error = machines.fails(0, 2, up(&file));
+    assert!(error.contains("no machine has room for node `n4`"), "{error}");
+    let words = ["up".as_ref(), "--machines".as_ref(), "n[1-".as_ref(), file.as_os_str()];
+    assert!(machines.fails(0, 2, words).contains("a bracket is not closed"));
+    assert_eq!(machines.remains(), [""; 0]);
+}

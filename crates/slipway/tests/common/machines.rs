@@ -28,8 +28,28 @@ pub fn address(number: usize) -> String {
     format!("192.0.2.{}", number + 1)
 }
 
+/// The name of a machine, counted from 0: `a`, `b`, …
+pub fn name(number: usize) -> String {
+    char::from(b'a' + u8::try_from(number).expect("few machines")).to_string()
+}
+
+/// Gives a machine a network card at the switch.
+pub fn plug_in(number: usize, keeper: &Child, switch: &Child) {
+    let pid = keeper.id().to_string();
+    let enter = |child: &Child| {
+        let mut command = Command::new("nsenter");
+        command.args(["--target", &child.id().to_string(), "--net", "--"]);
+        command
+    };
+    let port = format!("port{number}");
+    must(enter(switch).args(["ip", "link", "add", &port, "type", "veth", "peer", "name", "eth0", "netns", &pid]));
+    must(enter(switch).args(["ip", "link", "set", &port, "master", "br0", "up"]));
+    must(enter(keeper).args(["ip", "address", "add", &format!("{}/24", address(number)), "dev", "eth0"]));
+    must(enter(keeper).args(["ip", "link", "set", "eth0", "up"]));
+}
+
 /// Starts a process in new namespaces that says when it is there, and stays until it is killed.
-fn keeper(namespaces: &[&str], script: &str) -> Child {
+pub fn keeper(namespaces: &[&str], script: &str) -> Child {
     let script = format!("{script}; echo ready; exec sleep infinity");
     let mut child = Command::new("unshare")
         .args(namespaces)
@@ -44,8 +64,9 @@ fn keeper(namespaces: &[&str], script: &str) -> Child {
     child
 }
 
+/// Runs a program that must succeed.
 #[track_caller]
-fn must(command: &mut Command) -> Output {
+pub fn must(command: &mut Command) -> Output {
     let output = command.output().expect("the program can be started");
     assert!(output.status.success(), "{command:?}: {}", told(&output));
     output
@@ -186,23 +207,14 @@ fn environment(folder: &Path, name: &str) -> Vec<(&'static str, String)> {
 
 impl Machine {
     fn new(folder: &Path, number: usize, switch: &Child) -> Self {
-        let name = char::from(b'a' + u8::try_from(number).expect("few machines")).to_string();
+        let name = name(number);
         fs::create_dir(folder.join(&name)).expect("a folder can be made");
         let script = format!(
             "mount --make-rprivate /; mount -t tmpfs tmpfs /run; mkdir /run/sshd; hostname {name}; ip link set lo up"
         );
         let keeper = keeper(&["--net", "--mount", "--uts"], &script);
         let pid = keeper.id().to_string();
-        let enter = |child: &Child| {
-            let mut command = Command::new("nsenter");
-            command.args(["--target", &child.id().to_string(), "--net", "--"]);
-            command
-        };
-        let port = format!("port{number}");
-        must(enter(switch).args(["ip", "link", "add", &port, "type", "veth", "peer", "name", "eth0", "netns", &pid]));
-        must(enter(switch).args(["ip", "link", "set", &port, "master", "br0", "up"]));
-        must(enter(&keeper).args(["ip", "address", "add", &format!("{}/24", address(number)), "dev", "eth0"]));
-        must(enter(&keeper).args(["ip", "link", "set", "eth0", "up"]));
+        plug_in(number, &keeper, switch);
         let set: Vec<String> =
             environment(folder, &name).into_iter().map(|(variable, value)| format!("\"{variable}={value}\"")).collect();
         let config = folder.join(format!("sshd_{name}"));

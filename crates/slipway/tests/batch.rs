@@ -1,0 +1,74 @@
+//! Labs within jobs of a real batch system, over the job's machines.
+
+mod common;
+
+use common::slurm::Slurm;
+use common::{await_that, told};
+
+const LAB: &str = "lab: job\nnetworks: {net: vxlan}\nnodes: {n: {count: 3}}\n";
+
+#[test]
+fn a_job_has_a_lab_over_its_machines() {
+    let slurm = Slurm::new(3);
+    slurm.file("lab.yaml", LAB);
+    let job = slurm.submit(
+        3,
+        "set -e\n\
+         slipway up lab.yaml\n\
+         slipway --json ps job > ps.json\n\
+         slipway exec job n3 -- hostname\n\
+         slipway exec job n1 -- ping -q -c1 -W5 n2 >/dev/null\n\
+         slipway exec job n3 -- ping -q -c1 -W5 n1 >/dev/null\n\
+         slipway down job\n\
+         exit 7\n",
+    );
+    let (state, code) = slurm.end_of(&job);
+    assert_eq!((state.as_str(), code.as_str()), ("FAILED", "7:0"), "the script's own exit code: {}", slurm.output());
+    assert!(slurm.output().contains("n3\n"), "{}", slurm.output());
+    let text = std::fs::read_to_string(slurm.path().join("ps.json")).expect("the job wrote it");
+    let rows: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let places: Vec<_> = rows["nodes"].as_array().unwrap().iter().map(|node| node["host"].as_str().unwrap()).collect();
+    assert_eq!(places, ["a", "b", "c"]);
+    assert_eq!(slurm.remains(), [""; 0]);
+
+    // A script that leaves its lab behind.
+    let job = slurm.submit(2, "slipway up lab.yaml\n");
+    assert_eq!(slurm.end_of(&job).0, "COMPLETED", "{}", slurm.output());
+    assert_eq!(slurm.remains(), [""; 0]);
+
+    // Cancelled: nothing of the lab is left on any machine.
+    let job = slurm.submit(3, "slipway up lab.yaml && echo it is up\nsleep infinity\n");
+    await_that("the lab is up", || slurm.output().contains("it is up"));
+    slurm.run("scancel", [&job]);
+    assert_eq!(slurm.end_of(&job).0, "CANCELLED");
+    assert_eq!(slurm.remains(), [""; 0]);
+}
+
+#[test]
+fn a_job_gives_no_more_than_it_has() {
+    let slurm = Slurm::new(2);
+    slurm.file("lab.yaml", "lab: large\nnodes: {n: {count: 2, cpu: 2 cores}}\n");
+    let job = slurm.submit(2, "slipway up lab.yaml\n");
+    assert_eq!(slurm.end_of(&job).0, "FAILED");
+    assert!(slurm.output().contains("no machine has room for node `n1`"), "{}", slurm.output());
+    // With the machines' names alone, nothing is known of what they offer.
+    let job = slurm.submit(2, "slipway up --dry-run --machines-from none lab.yaml\n");
+    assert_eq!(slurm.end_of(&job).0, "COMPLETED", "{}", slurm.output());
+}
+
+#[test]
+fn a_lab_is_submitted_and_followed() {
+    let slurm = Slurm::new(1);
+    slurm.file(
+        "lab.yaml",
+        "lab: sub\nnodes: {n: {count: 2}}\njob: {command: [sh, -c, 'echo from $(hostname); exit 3']}\n",
+    );
+    let planned = slurm.run("slipway", ["submit", "lab.yaml", "--nodes", "2", "--time", "10m", "--dry-run"]);
+    assert!(planned.contains("#SBATCH --nodes=2\n") && planned.contains("#SBATCH --time=0-00:10:00\n"), "{planned}");
+    assert!(planned.contains("lab.yaml\n"), "{planned}");
+    let output = slurm.program(0, "slipway", ["submit", "lab.yaml"]).output().expect("slipway can be started");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(3), "the job's exit code: {}", told(&output));
+    assert!(text.contains("n1 | from n1") && text.contains("n2 | from n2"), "{}", told(&output));
+    assert_eq!(slurm.remains(), [""; 0]);
+}
