@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use nix::sys::wait::WaitStatus;
 use rustix::event::PollFd;
+use serde::{Deserialize, Serialize};
 use slipway_lab::id::{HostId, NodeId};
 use slipway_lab::model::{Lab, Mount};
 use slipway_lab::policy::Rule;
@@ -132,12 +133,12 @@ pub(crate) trait Bypass: Debug {
     /// When a helper that the host needs cannot be made.
     fn relocated(&mut self, near: &Near<'_>, node: NodeId, from: HostId) -> Result<(), BypassError>;
 
-    /// Links of these nodes, and of no others, are under conditions from now on: nothing of theirs may pass by. Gives how
-    /// many connections were ended.
+    /// Links of these nodes, and of no others, are altered from now on: nothing of theirs may pass by as if they were not. Gives
+    /// how many connections were ended.
     ///
     /// # Errors
     /// When some may not have been ended.
-    fn set_conditions(&mut self, near: &Near<'_>, altered: &BTreeSet<NodeId>) -> Result<u64, BypassError>;
+    fn set_conditions(&mut self, near: &Near<'_>, altered: &Altered) -> Result<u64, BypassError>;
 
     /// Puts other rules in the place of those that there were. Gives how many connections were ended, because they may not be
     /// any more, or not as they are.
@@ -168,6 +169,43 @@ pub(crate) struct Near<'a> {
     pub(crate) halt: &'a dyn Fn(NodeId) -> Result<(), CgroupError>,
 }
 
+/// Nodes whose links are not as they would be by themselves.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Altered {
+    /// All of these nodes, and those that will be soon.
+    pub(crate) nodes: BTreeSet<NodeId>,
+    /// Those whose links have a delay, a loss, a rate or the like, or will soon.
+    pub(crate) shaped: BTreeSet<NodeId>,
+    /// Those that do not hear others now.
+    pub(crate) parted: Parted,
+}
+
+/// Nodes that do not hear one another on networks with RDMA: cut off, frozen, or in different groups of a partition.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Parted {
+    /// Nodes that hear nobody.
+    pub cut: BTreeSet<NodeId>,
+    /// The groups of nodes, one for each of the partitions that there can be; 0 is none.
+    pub groups: BTreeMap<NodeId, Vec<u16>>,
+}
+
+impl Parted {
+    /// Whether all nodes hear one another.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.cut.is_empty() && self.groups.is_empty()
+    }
+
+    /// Whether two nodes do not hear one another. A node always hears itself.
+    #[must_use]
+    pub fn parts(&self, one: NodeId, other: NodeId) -> bool {
+        let are_apart = |(ours, theirs): (&u16, &u16)| ours != theirs && *ours != 0 && *theirs != 0;
+        let groups = self.groups.get(&one).zip(self.groups.get(&other));
+        let by_group = groups.is_some_and(|(ours, theirs)| ours.iter().zip(theirs).any(are_apart));
+        one != other && (by_group || self.cut.contains(&one) || self.cut.contains(&other))
+    }
+}
+
 /// Work of a bypass that failed, by its own error. It fits "failed to …".
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
@@ -182,6 +220,15 @@ impl BypassError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cut_parts_a_node_from_all_others_and_a_partition_its_groups() {
+        let [a, b, c] = [0, 1, 2].map(NodeId);
+        let cut = Parted { cut: [a].into(), ..Parted::default() };
+        assert!(cut.parts(a, b) && cut.parts(b, a) && !cut.parts(b, c) && !cut.parts(a, a));
+        let groups = Parted { groups: [(a, vec![0, 1]), (b, vec![1, 2])].into(), ..Parted::default() };
+        assert!(groups.parts(a, b) && !groups.parts(a, c) && !groups.is_empty());
+    }
 
     #[test]
     fn the_needs_of_two_bypasses_are_one_filter_and_all_else_of_both() {

@@ -1,6 +1,5 @@
 //! All bypasses: those that this machine can run, their needs in nodes, and those of a running lab.
 
-use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use slipway_lab::id::{HostId, NodeId};
 use slipway_lab::model::{self, Lab};
 use slipway_lab::policy::Rule;
 
-use crate::bypass::{Bypass, BypassError, Lacks, Means, Near, Needs};
+use crate::bypass::{Altered, Bypass, BypassError, Lacks, Means, Near, Needs};
 use crate::fast::{self, FastError, RouterState, Routers};
 use crate::state::LabDir;
 use crate::verbs::{self, BrokerStatus, Brokers};
@@ -122,7 +121,7 @@ impl Bypasses {
     }
 
     /// As [`Bypass::set_conditions`], of all.
-    pub(crate) fn set_conditions(&mut self, near: &Near<'_>, altered: &BTreeSet<NodeId>) -> Result<u64, BypassError> {
+    pub(crate) fn set_conditions(&mut self, near: &Near<'_>, altered: &Altered) -> Result<u64, BypassError> {
         self.have_end(|bypass| bypass.set_conditions(near, altered))
     }
 

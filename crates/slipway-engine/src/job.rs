@@ -157,7 +157,8 @@ pub fn run(lab: &Running, job: &Job, folder: &Path, line: &mut dyn FnMut(Line<'_
         None => ((0..places.all.len()).map(|place| Task { place, variants: vec![program.clone()] }).collect(), None),
         Some(mpi) => {
             let service = Service::open(&shared, &job.env)?;
-            let launch = mpi::launch(&lab.lab, job, mpi, &service.seen_from_nodes())?;
+            let launch =
+                mpi::launch(&lab.lab, job, mpi, &service.seen_from_nodes(), || lab.joins_by_verbs(&job.nodes))?;
             service.write("hosts", &launch.hosts)?;
             let mut of_launcher = program;
             of_launcher.env.extend(launch.env.into_iter().chain([service.variable()]));

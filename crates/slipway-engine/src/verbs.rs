@@ -21,11 +21,12 @@ use slipway_lab::model::{Lab, Mount, Node};
 
 pub(crate) use brokers::Brokers;
 pub(crate) use device::NAME as DEVICE;
-pub(crate) use explain::explain;
 pub use explain::{Verdict, Way};
+pub(crate) use explain::{explain, join_all};
 pub use orders::{BrokerStatus, LinkOfNode, NodeVerbs, PeerOfNode};
 pub(crate) use plugin::check;
 
+pub use crate::bypass::Parted;
 use crate::bypass::{Calls, Lacks, LaidOver, Means, Needs};
 use crate::state::LabDir;
 

@@ -9,7 +9,7 @@ mod connections;
 mod far;
 mod held;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -70,6 +70,8 @@ struct State {
     /// Streams to other routers, by number.
     links: HashMap<u64, Link>,
     next_link: u64,
+    /// Nodes whose power is gone: no peer hears of their programs' ends.
+    silent: HashSet<NodeId>,
 }
 
 /// An event that waits in a channel.
@@ -134,6 +136,7 @@ impl Rdma {
             held: Held::default(),
             links: HashMap::new(),
             next_link: 0,
+            silent: HashSet::new(),
         });
         Arc::new(Self { state, ends: OnceLock::new() })
     }
@@ -208,6 +211,20 @@ impl Rdma {
             let _ = rustix::io::write(&ends.held, &1_u64.to_ne_bytes());
         }
         done
+    }
+
+    /// From now on no peer hears how programs of this node end.
+    pub(crate) fn silence(&self, node: NodeId) {
+        lock(&self.state).silent.insert(node);
+    }
+
+    /// The node starts anew: connections with the programs that it had end.
+    pub(crate) fn wake(&self, node: NodeId) {
+        let mut state = lock(&self.state);
+        if state.silent.remove(&node) {
+            let State { links, connections, .. } = &mut *state;
+            links.retain(|_, link| link.is_kept(connections));
+        }
     }
 
     /// Ends connections that are no longer allowed.
@@ -351,8 +368,10 @@ impl State {
 
     /// A program has closed its end.
     fn close(&mut self, inode: u64) {
+        let is_silent = self.channels.get(&inode).is_some_and(|channel| self.silent.contains(&channel.node));
         for id in self.connections.of_channel(inode) {
-            self.destroy(id);
+            // The links of a silent node stay, so that other routers hear nothing.
+            let _ = if is_silent { self.connections.remove(id) } else { self.destroy(id) };
         }
         self.channels.remove(&inode);
     }

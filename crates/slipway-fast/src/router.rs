@@ -201,12 +201,14 @@ impl Router {
     /// From now on no peer notices that listeners of this node end.
     pub fn silence(&self, node: NodeId) {
         self.nodes.silence(node);
+        self.parts.rdma.silence(node);
     }
 
     /// The node starts anew: connections that waited for its programs end.
     pub fn wake(&self, node: NodeId) {
         if self.nodes.unsilence(node) {
             self.parts.delivery.drop_all_of(node);
+            self.parts.rdma.wake(node);
         }
     }
 

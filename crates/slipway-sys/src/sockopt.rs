@@ -79,6 +79,26 @@ pub fn has_filter(socket: impl AsFd) -> io::Result<bool> {
     }
 }
 
+/// Has a socket drop all packets that come, by a filter that passes none, or pass them again.
+///
+/// # Errors
+/// As `setsockopt(2)`: `ENOENT` where there is no filter to take away.
+#[allow(unsafe_code)]
+pub fn set_deaf(socket: impl AsFd, is_deaf: bool) -> io::Result<()> {
+    if !is_deaf {
+        return set(socket, Name { level: libc::SOL_SOCKET, name: libc::SO_DETACH_FILTER }, &[0; 4]);
+    }
+    let (code, k) = (u16::try_from(libc::BPF_RET | libc::BPF_K).unwrap_or_default(), 0);
+    let mut none = [libc::sock_filter { code, jt: 0, jf: 0, k }];
+    let program = libc::sock_fprog { len: 1, filter: none.as_mut_ptr() };
+    let len = libc::socklen_t::try_from(size_of_val(&program)).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let at = (&raw const program).cast();
+    let Name { level, name } = SO_GET_FILTER;
+    // SAFETY: the program and its one instruction outlive the call; the kernel copies both.
+    let result = unsafe { libc::setsockopt(socket.as_fd().as_raw_fd(), level, name, at, len) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Opens the process of a unix socket's peer (`SO_PEERPIDFD`, `unix(7)`).
 ///
 /// # Errors
@@ -97,6 +117,21 @@ mod tests {
     use super::*;
 
     const NODELAY: Name = Name { level: libc::IPPROTO_TCP, name: libc::TCP_NODELAY };
+
+    #[test]
+    fn a_deaf_socket_hears_nothing_until_it_hears_again() {
+        use rustix::net::{RecvFlags, SendFlags, SocketFlags, recv, send, socketpair};
+        let (one, other) =
+            socketpair(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::NONBLOCK, None).expect("a pair");
+        let say = |byte: u8| send(&one, &[byte], SendFlags::empty()).map(drop);
+        let hear = || recv(&other, &mut [0_u8; 1], RecvFlags::empty()).is_ok();
+        set_deaf(&other, true).expect("it becomes deaf");
+        let _ = say(1);
+        assert!(has_filter(&other).expect("it is asked") && !hear());
+        set_deaf(&other, false).expect("it hears again");
+        say(2).expect("it is sent");
+        assert!(!has_filter(&other).expect("it is asked") && hear());
+    }
 
     #[test]
     fn an_option_is_read_as_it_was_set() {

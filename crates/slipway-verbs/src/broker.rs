@@ -6,10 +6,12 @@
 mod counts;
 mod far;
 mod limits;
+mod made;
 mod objects;
 mod relay;
 mod reply;
 mod requests;
+mod silence;
 mod tables;
 
 use std::collections::BTreeMap;
@@ -27,6 +29,7 @@ use crate::wire::{self, Answer, Gid, Request, WireError};
 pub use counts::Traffic;
 pub use far::{Hosts, Join, Name, Way};
 pub use limits::{Limits, Terms};
+pub use objects::{Silence, Still};
 use reply::Done;
 use tables::Tables;
 
@@ -205,10 +208,7 @@ impl Broker {
 
     /// Forgets a node: its programs lose the device, and its peers see connections that have ended.
     pub fn remove(&mut self, node: u32) {
-        let gone: Vec<u64> = self.programs.iter().filter(|(_, it)| it.node == node).map(|(id, _)| *id).collect();
-        for program in gone {
-            self.forget(program);
-        }
+        self.end_programs(node);
         // Closing the descriptor takes it out of the epoll set: nobody else has it (`epoll(7)`, question 6).
         self.listeners.remove(&node);
         self.tables.remove(node);

@@ -15,6 +15,7 @@ mod imports;
 mod loader;
 pub(crate) mod memory;
 mod operation;
+pub(crate) mod outlet;
 mod queues;
 mod receive;
 mod regions;

@@ -175,6 +175,15 @@ pub enum Answer {
         /// The slot for this end's counts.
         counts: u32,
     },
+    /// A connection stands still from now on, because its nodes do not hear one another, or goes on.
+    Silenced {
+        /// The program's queue pair.
+        number: u32,
+        /// The peer's queue pair.
+        peer: u32,
+        /// True where the connection stands still.
+        is_silent: bool,
+    },
 }
 
 /// Errors of packets. They fit "failed to …".

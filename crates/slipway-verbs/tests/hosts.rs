@@ -6,9 +6,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType, socketpair};
-use slipway_verbs::broker::{Broker, Caps, Hosts, Join, Name, NodeConfig, Policy, gid, listen};
+use slipway_verbs::broker::{Broker, Caps, Hosts, Join, Limits, Name, NodeConfig, Policy, Terms, gid, listen};
 use slipway_verbs::wire::{Answer, End, Reply, Request, Transport, WireError, receive, send};
 
 type Questions = Arc<Mutex<VecDeque<(u64, Join)>>>;
@@ -46,6 +47,7 @@ impl Lab {
                     asked.lock().unwrap().push_back((ticket, *join));
                     Ok(())
                 }),
+                still: |_, _| (),
             });
             broker.add(NodeConfig { id: own, addresses: vec![address(host)], listener }).unwrap();
             host += 1;
@@ -238,4 +240,62 @@ fn an_answer_for_a_program_that_is_gone_closes_the_stream() {
     lab.connect(&b, other, 0, one);
     let theirs = joined(&b);
     assert_eq!(rustix::net::recv(&theirs, &mut [0; 1], RecvFlags::DONTWAIT).unwrap().1, 0);
+}
+
+/// Neither program gets the stream, so neither passes the rate by.
+#[test]
+fn a_limited_pair_is_relayed_by_both_brokers() {
+    for transport in [Transport::Reliable, Transport::Datagram] {
+        let mut lab = Lab::new([open(), open()]);
+        for broker in &mut lab.brokers {
+            let limits: Limits = Box::new(|_, _| Terms { flow: Some(1 << 30), ..Terms::default() });
+            broker.set_rules(open(), limits);
+        }
+        let (a, b) = (lab.program(0), lab.program(1));
+        let (one, other) = (lab.pair(&a, transport), lab.pair(&b, transport));
+        lab.connect(&a, one, 1, other);
+        lab.carry(0).unwrap();
+        let Some((Answer::Reply(Reply::Connected { end: End::Second, .. }), ours)) = hear(&a) else {
+            panic!("a stream")
+        };
+        if transport == Transport::Reliable {
+            lab.connect(&b, other, 0, one);
+        }
+        let theirs = match hear(&b) {
+            Some((Answer::Reply(Reply::Connected { end: End::Second, .. }) | Answer::Reached { .. }, theirs)) => theirs,
+            heard => panic!("{heard:?}"),
+        };
+        assert_eq!([ours.len(), theirs.len()], [2, 2], "memory and a socket each");
+        assert!(lab.brokers.iter().flat_map(Broker::status).flat_map(|it| it.links).all(|it| it.joined && it.relayed));
+        // The end of one program reaches the other by both relays and the stream.
+        drop((a, ours));
+        let mut bell = [PollFd::new(&theirs[1], PollFlags::RDHUP)];
+        while !bell[0].revents().contains(PollFlags::RDHUP) {
+            lab.turn();
+            poll(&mut bell, Some(&Timespec { tv_sec: 0, tv_nsec: 1_000_000 })).unwrap();
+        }
+    }
+}
+
+#[test]
+fn parted_nodes_stand_still_and_are_joined_no_more() {
+    let mut lab = Lab::new([open(), open()]);
+    let (a, b) = (lab.program(0), lab.program(1));
+    let (one, other) = (lab.pair(&a, Transport::Reliable), lab.pair(&b, Transport::Reliable));
+    lab.connect(&a, one, 1, other);
+    lab.carry(0).unwrap();
+    joined(&a);
+    lab.connect(&b, other, 0, one);
+    let theirs = joined(&b);
+    for is_parted in [true, false] {
+        assert_eq!(lab.brokers[1].set_silence(Box::new(move |_, _| is_parted)), 1);
+        let Some((Answer::Silenced { number, peer, is_silent }, _)) = hear(&b) else { panic!("no note") };
+        assert_eq!((number, peer, is_silent), (other, one, is_parted));
+        assert_eq!(lab.brokers[1].set_silence(Box::new(move |_, _| is_parted)), 0, "it is so already");
+    }
+    assert_eq!(rustix::net::recv(&theirs, &mut [0; 1], RecvFlags::DONTWAIT).unwrap_err(), Errno::AGAIN, "it lives");
+    lab.brokers[1].set_silence(Box::new(|_, _| true));
+    let fresh = lab.pair(&a, Transport::Reliable);
+    lab.connect(&a, fresh, 1, other);
+    assert_eq!(lab.carry(0), Err(Errno::HOSTUNREACH));
 }

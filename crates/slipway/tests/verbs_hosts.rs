@@ -5,7 +5,7 @@ mod common;
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
 
-use common::rdma::{by_rdma_cm, program};
+use common::rdma::{by_rdma_cm, hpcc, program};
 use common::{Lab, Place, await_that, told};
 
 const LAB: &str = "\
@@ -82,6 +82,69 @@ fn programs_connect_by_rdma_cm_between_hosts() {
     place.run(["policy", &lab.name, closed.to_str().expect("plain")]);
     let refused = program(&lab, "b", &["rping", "-c", "-a", address, "-C", "1"]).output().expect("started");
     assert!(!refused.status.success() && told(&refused).contains("UNREACHABLE"), "{}", told(&refused));
+}
+
+/// UCX carries Open MPI by verbs, by the counts of the device too, and TCP does where verbs are refused.
+#[test]
+fn verbs_carry_open_mpi_between_hosts_and_tcp_does_where_they_are_refused() {
+    common::verbs::plug_in();
+    let place = Place::new();
+    let lab = place.up("farmpi", LAB);
+    let said = hpcc(&place, &lab);
+    assert!(said.contains("Success=1") && said.matches("selected ucx best priority").count() == 2, "{said}");
+    let run = ["run", &lab.name, "--on", "a,b", "--mpi", "openmpi", "-e", "OMPI_MCA_pml_base_verbose=10"];
+    let netpipe = || {
+        let output = place.slipway(run.into_iter().chain(["--", "NPopenmpi", "-u", "65536", "-n", "5"])).output();
+        let said = told(&output.expect("slipway can be started"));
+        assert!(said.contains("65536 bytes"), "{said}");
+        said
+    };
+    let sent = || {
+        let status = place.json(["fast", "status", &lab.name]);
+        let totals = status["brokers"][0]["nodes"][0]["totals"].as_array().cloned().unwrap_or_default();
+        let bytes = |of: &str| totals.iter().filter_map(|total| total[of].as_u64()).sum::<u64>();
+        bytes("send_bytes") + bytes("read_bytes") + bytes("write_bytes")
+    };
+    let before = sent();
+    assert!(netpipe().contains("selected ucx best priority"));
+    let carried = sent() - before;
+    // Five messages of each size, 64 KiB being the largest.
+    assert!(carried > 5 * 65536, "{carried}");
+    place.run(["set", &lab.name, "b:eth0", "delay=100us"]);
+    assert!(!netpipe().contains("selected ucx best priority"));
+    assert_eq!(sent(), before + carried);
+}
+
+/// Both brokers relay queue pairs under a rate, whatever their programs do, and every operation runs.
+#[test]
+fn pairs_under_a_rate_are_relayed_between_hosts() {
+    common::verbs::plug_in();
+    let place = Place::new();
+    let lab = place.up("farrate", LAB);
+    let rules = |text: &str| {
+        let file = place.path().join("rules.yaml");
+        std::fs::write(&file, text).expect("written");
+        place.run(["policy", &lab.name, file.to_str().expect("plain")]);
+    };
+    rules("- {name: slow, from: b, to: a, rate: 500mbit}\n");
+    let said = place.run(["fast", "explain", &lab.name, "a", "b"]);
+    assert!(said.contains("verbs from a to b are relayed: a rule limits the pair"), "{said}");
+    for words in [
+        &["ib_read_bw", "-n", "100"][..],
+        &["ib_send_bw", "-n", "100", "-e"],
+        &["ib_atomic_lat", "-n", "100"],
+        &["ib_send_lat", "-c", "UD", "-n", "100"],
+        &["ib_write_lat", "-n", "100"],
+    ] {
+        assert!(by_tcp(&lab, words).contains("#iterations"), "{words:?}");
+    }
+    let said = by_tcp(&lab, &["ib_write_bw", "-n", "400", "--report_gbits"]);
+    let line = said.lines().find(|line| line.trim_start().starts_with("65536")).expect("a result");
+    let rate: f64 = line.split_whitespace().nth(3).and_then(|word| word.parse().ok()).expect("a rate");
+    // A slow machine makes it less, and nothing makes it more but ten milliseconds of a quarter of a second.
+    assert!(rate > 0.0 && rate < 0.55, "{rate} Gb/s: {said}");
+    rules("- {name: few, from: b, to: a, connections: 2}\n");
+    assert!(by_tcp(&lab, &["ib_write_bw", "-n", "100", "-q", "2"]).contains("#iterations"));
 }
 
 /// The stream between two queue pairs leads a hostile program nowhere else.

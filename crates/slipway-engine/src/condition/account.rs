@@ -1,9 +1,8 @@
 //! The anchor's report on links.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use slipway_lab::change::Keys as _;
-use slipway_lab::id::NodeId;
 use slipway_lab::model::Lab;
 use slipway_wire::PortStats;
 
@@ -13,18 +12,34 @@ use super::links::Links;
 use super::live::Place;
 use super::plan::{BOTH, Plan};
 use super::report::{DirectionReport, InterfaceReport, LinkReport, PeerReport};
+use crate::bypass::Altered;
 
 impl Links {
     /// Nodes at whose interfaces something happens to packets, or will soon: a connection of theirs is better made now where
     /// it can stay then.
-    pub(crate) fn altered(&self) -> BTreeSet<NodeId> {
-        let is_altered = |made: &Interface| {
-            let Plan { ways, cut, side, .. } = &made.plan;
-            *cut || side.iter().any(|&group| group != 0)
-                || ways.iter().any(|way| way.choice.mechanism != Mechanism::Native)
-        };
-        let altered = self.interfaces.iter().filter(|(_, made)| is_altered(made));
-        altered.map(|(&(node, _), _)| node).chain(self.coming.iter().copied()).collect()
+    pub(crate) fn altered(&self, lab: &Lab) -> Altered {
+        let mut altered = Altered { nodes: self.coming.keys().copied().collect(), ..Altered::default() };
+        altered.shaped.extend(self.coming.iter().filter(|(_, shapes)| **shapes).map(|(&node, _)| node));
+        for (&(node, slot), made) in &self.interfaces {
+            let Plan { ways, cut, still, side, .. } = &made.plan;
+            let is_parted = side.iter().any(|&group| group != 0);
+            if *cut || is_parted || ways.iter().any(|way| way.choice.mechanism != Mechanism::Native) {
+                altered.nodes.insert(node);
+            }
+            if ways.iter().any(|way| !way.all.is_natural() || !way.peers.is_empty()) {
+                altered.shaped.insert(node);
+            }
+            if !lab.networks[lab.nodes[node].interfaces[slot].network].bypasses.rdma {
+                continue;
+            }
+            if *cut || *still {
+                altered.parted.cut.insert(node);
+            }
+            if is_parted {
+                altered.parted.groups.insert(node, side.to_vec());
+            }
+        }
+        altered
     }
 
     /// How links are now.

@@ -117,8 +117,11 @@ impl Links {
     pub(crate) fn prepare(&mut self, around: &Around<'_>, action: LinkAction) -> Result<(), LinkError> {
         let places = about(around.lab, &action);
         self.check_action(around.lab, &action, &places)?;
+        let shapes = matches!(action, LinkAction::Link { .. } | LinkAction::Pair(_));
         let asked = self.asked(around.lab, places, |live| live.change(action))?;
-        self.coming.extend(asked.plans.iter().map(|&((node, _), _)| node));
+        for ((node, _), _) in &asked.plans {
+            *self.coming.entry(*node).or_default() |= shapes;
+        }
         self.all_ready(around, asked)
     }
 

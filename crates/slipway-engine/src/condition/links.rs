@@ -33,8 +33,8 @@ pub(crate) struct Links {
     pub(super) interfaces: BTreeMap<Place, Interface>,
     /// Interfaces that keep their gates although nothing needs them now: something will, and soon.
     pub(super) ready: BTreeSet<Place>,
-    /// Nodes whose interfaces will be changed soon.
-    pub(super) coming: BTreeSet<NodeId>,
+    /// Nodes whose interfaces will be changed soon, and whether by more than a cut or a partition.
+    pub(super) coming: BTreeMap<NodeId, bool>,
 }
 
 /// What a change of links needs of its surroundings.

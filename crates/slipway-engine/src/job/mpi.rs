@@ -4,7 +4,7 @@
 //! - Open MPI may use shared memory between ranks of one node only (`btl vader`). That stays true here: it takes ranks for
 //!   neighbours when one daemon (`orted`) started both, there is one daemon per node, and nodes share neither `/dev/shm` nor
 //!   IPC. Between nodes only `btl tcp` is left, on the addresses of the chosen network.
-//!   On a network with RDMA within a host it takes UCX over verbs instead, for ranks of one node too.
+//!   On a network with RDMA it takes UCX over verbs instead, for ranks of one node too, where verbs join all nodes of the job.
 //! - MPICH's UCX decides by the machine's identity, which all nodes of this machine have in common, and would then fail or
 //!   pass the network by. It is held to TCP between all ranks (`UCX_TLS=tcp,self`), so ranks of one node talk over loopback.
 //!
@@ -20,6 +20,7 @@ use slipway_lab::model::{DriverKind, Job, Lab, Mpi, Network};
 
 use super::JobError;
 use super::agent::own::OPTION;
+use crate::lab::LabError;
 use crate::verbs::DEVICE;
 
 /// The launch agent in every node.
@@ -36,8 +37,15 @@ pub(super) struct Launch {
     pub(super) env: BTreeMap<String, String>,
 }
 
-/// `folder` is where nodes see the host file, `hosts`.
-pub(super) fn launch(lab: &Lab, job: &Job, mpi: Mpi, folder: &Path) -> Result<Launch, JobError> {
+/// `folder` is where nodes see the host file, `hosts`. `has_verbs` says whether verbs join all nodes of the job now: it is asked
+/// where the network has RDMA.
+pub(super) fn launch(
+    lab: &Lab,
+    job: &Job,
+    mpi: Mpi,
+    folder: &Path,
+    has_verbs: impl FnOnce() -> Result<bool, LabError>,
+) -> Result<Launch, JobError> {
     let network = shared_network(lab, job)?;
     let slots: u32 = job.nodes.iter().map(|&node| lab.nodes[node].slots).sum();
     let ranks = job.ranks.unwrap_or(slots);
@@ -49,7 +57,10 @@ pub(super) fn launch(lab: &Lab, job: &Job, mpi: Mpi, folder: &Path) -> Result<La
     let crowd = Crowd { ranks, slots, cores: std::thread::available_parallelism().map_or(1, std::num::NonZero::get) };
     let hosts_file = folder.join("hosts").to_string_lossy().into_owned();
     match mpi {
-        Mpi::Openmpi => Ok(openmpi(lab, job, network, &crowd, &hosts_file)),
+        Mpi::Openmpi => {
+            let has_verbs = network.bypasses.rdma && has_verbs()?;
+            Ok(openmpi(lab, job, (network, has_verbs), &crowd, &hosts_file))
+        }
         Mpi::Mpich => Ok(mpich(lab, job, network, &crowd, &hosts_file)),
     }
 }
@@ -78,14 +89,7 @@ fn shared_network<'a>(lab: &'a Lab, job: &Job) -> Result<&'a Network, JobError> 
     })
 }
 
-/// Whether verbs reach all nodes of the job: the network has RDMA, and the nodes are on one virtual host.
-fn has_verbs(lab: &Lab, job: &Job, network: &Network) -> bool {
-    let mut hosts = job.nodes.iter().map(|&node| lab.nodes[node].host);
-    let first = hosts.next();
-    network.bypasses.rdma && hosts.all(|host| Some(host) == first)
-}
-
-fn openmpi(lab: &Lab, job: &Job, network: &Network, crowd: &Crowd, hosts_file: &str) -> Launch {
+fn openmpi(lab: &Lab, job: &Job, (network, has_verbs): (&Network, bool), crowd: &Crowd, hosts_file: &str) -> Launch {
     let subnet = network.ipv4.trunc().to_string();
     let mut options = vec!["--hostfile".to_owned(), hosts_file.to_owned(), "-np".to_owned(), crowd.ranks.to_string()];
     options.extend(["--bind-to", "none"].map(str::to_owned));
@@ -97,7 +101,7 @@ fn openmpi(lab: &Lab, job: &Job, network: &Network, crowd: &Crowd, hosts_file: &
         ("oob_tcp_if_include", subnet.as_str()),
         ("btl_tcp_if_include", subnet.as_str()),
     ];
-    if has_verbs(lab, job, network) {
+    if has_verbs {
         parameters.extend([("pml", "ucx"), ("osc", "ucx")]);
         // UCX is held to verbs, between ranks of one node too.
         for variable in ["UCX_TLS=rc_verbs,ud_verbs,self".to_owned(), format!("UCX_NET_DEVICES={DEVICE}:1")] {
@@ -196,7 +200,7 @@ mod tests {
     }
 
     fn launched(lab: &Lab, job: &Job, mpi: Mpi) -> Launch {
-        launch(lab, job, mpi, Path::new("/run/slipway/job-1")).expect("possible")
+        launch(lab, job, mpi, Path::new("/run/slipway/job-1"), || Ok(true)).expect("possible")
     }
 
     #[test]
@@ -216,15 +220,17 @@ mod tests {
     }
 
     #[test]
-    fn verbs_carry_open_mpi_within_a_host() {
-        let text = "{net: {driver: fast, rdma: true}}";
-        let near = lab(text, "{a: {host: host1}, b: {host: host1}}");
-        let line_of = |lab| line(&launched(lab, &job(&[0, 1], None), Mpi::Openmpi));
-        assert!(
-            line_of(&near).contains("-x UCX_TLS=rc_verbs,ud_verbs,self") && line_of(&near).contains("--mca pml ucx")
-        );
-        let far = lab(text, "{a: {host: host1}, b: {host: host2}}");
-        assert!(line_of(&far).contains("--mca pml ob1") && !line_of(&far).contains("UCX_TLS"));
+    fn verbs_carry_open_mpi_where_they_join_all_nodes() {
+        let rdma = lab("{net: {driver: fast, rdma: true}}", "{a: {host: host1}, b: {host: host2}}");
+        let carried = |lab, joins| {
+            let launch = launch(lab, &job(&[0, 1], None), Mpi::Openmpi, Path::new("/"), || Ok(joins));
+            let line = line(&launch.expect("possible"));
+            let by_verbs = line.contains("-x UCX_TLS=rc_verbs,ud_verbs,self") && line.contains("--mca pml ucx");
+            assert_ne!(by_verbs, line.contains("--mca pml ob1"), "{line}");
+            by_verbs
+        };
+        assert_eq!((carried(&rdma, true), carried(&rdma, false)), (true, false));
+        assert!(!carried(&lab("{net: fast}", "{a: {}, b: {}}"), true), "the network has no RDMA");
     }
 
     #[test]
@@ -241,7 +247,8 @@ mod tests {
         let mpich = launched(&lab, &job(&both, None), Mpi::Mpich);
         assert!(!line(&mpich).contains("-iface") && mpich.env["UCX_TLS"] == "tcp,self", "{mpich:?}");
         let apart = [index("b"), index("c")];
-        let error = launch(&lab, &job(&apart, None), Mpi::Openmpi, Path::new("/")).expect_err("they cannot talk");
+        let error =
+            launch(&lab, &job(&apart, None), Mpi::Openmpi, Path::new("/"), || Ok(true)).expect_err("they cannot talk");
         assert!(error.to_string().contains("no network together"), "{error}");
     }
 

@@ -63,6 +63,14 @@ impl Running {
         Ok(verbs::explain(&self.lab, &self.policy()?, &self.fast()?.brokers, from, to))
     }
 
+    /// Whether verbs reach each of these nodes from each other.
+    ///
+    /// # Errors
+    /// When the anchor cannot be asked.
+    pub(crate) fn joins_by_verbs(&self, nodes: &[NodeId]) -> Result<bool, LabError> {
+        Ok(verbs::join_all(&self.lab, &self.policy()?, &self.fast()?.brokers, nodes))
+    }
+
     /// The node that a process is in, if any.
     #[must_use]
     pub fn node_of(&self, pid: i32) -> Option<NodeId> {

@@ -1,6 +1,6 @@
 //! The process of a broker: made in its virtual host, and without privileges before it hears of anything.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -15,7 +15,6 @@ use rustix::thread::CapabilitySet;
 use slipway_fast::channel::KeyFile;
 use slipway_lab::id::NodeId;
 use slipway_lab::model::DeviceCaps;
-use slipway_lab::policy::Rule;
 use slipway_sys::cgroup::Group;
 use slipway_sys::clone::SingleThread;
 use slipway_sys::helper::{Birth, Helper, Newborn};
@@ -73,7 +72,7 @@ impl Elsewhere<'_> {
     fn open(&self, broker: &mut Broker) -> io::Result<Links> {
         let own = self.setup.hello.host;
         let (links, way) = Links::start(self.setup.clone(), self.key.read()?)?;
-        broker.reach(Hosts { own, count: self.hosts, nodes: self.nodes.clone(), way });
+        broker.reach(Hosts { own, count: self.hosts, nodes: self.nodes.clone(), way, still: far::still });
         Ok(links)
     }
 }
@@ -87,7 +86,7 @@ pub(super) struct Process {
 
 impl Process {
     /// Makes a broker, and waits until it runs.
-    pub(super) fn start(ground: &Ground<'_>, policy: Vec<Rule>, conditioned: BTreeSet<NodeId>) -> io::Result<Self> {
+    pub(super) fn start(ground: &Ground<'_>, rules: &Order) -> io::Result<Self> {
         let (ours, theirs) = UnixStream::pair()?;
         ours.set_read_timeout(Some(PATIENCE))?;
         ours.set_write_timeout(Some(PATIENCE))?;
@@ -95,7 +94,7 @@ impl Process {
         let birth = Birth { alone: ground.alone, name: c"slipway-verbs", group, log: Some(ground.log) };
         let (helper, _) = Helper::fork(birth, |newborn| live(ground, &theirs, newborn))?;
         let process = Self { helper, control: ours };
-        process.have_heeded(&Order::Rules { policy, conditioned })?;
+        process.have_heeded(rules)?;
         Ok(process)
     }
 
@@ -167,7 +166,9 @@ fn live(ground: &Ground<'_>, control: &UnixStream, newborn: &mut Newborn) -> io:
 
 fn obey(broker: &mut Broker, order: Order, nodes: usize, refused: &Refused, revoked: &mut u64) -> Answer {
     let ended = match order {
-        Order::Rules { policy, conditioned } => {
+        Order::Rules { policy, conditioned, parted } => {
+            let node = |number: u32| NodeId(usize::try_from(number).unwrap_or(usize::MAX));
+            broker.set_silence(Box::new(move |one, other| parted.parts(node(one), node(other))));
             let rules = Rules::new(&policy, nodes, conditioned);
             // Looking for connections that are forbidden now is no refusal.
             let before = refused.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -177,7 +178,7 @@ fn obey(broker: &mut Broker, order: Order, nodes: usize, refused: &Refused, revo
         }
         Order::Died { nodes } => {
             let numbers = nodes.iter().filter_map(|node| u32::try_from(node.index()).ok());
-            numbers.map(|node| broker.revoke(node)).sum()
+            numbers.map(|node| broker.end_programs(node)).sum()
         }
         Order::Status => {
             let nodes = broker.status().into_iter().map(told).collect();

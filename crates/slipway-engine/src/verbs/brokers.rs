@@ -1,6 +1,6 @@
 //! An anchor's part of its lab's RDMA: files of devices, listeners of nodes, and a broker for each virtual host.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
@@ -22,7 +22,7 @@ use super::broker::{Elsewhere, Ground, Process, Seat};
 use super::far;
 use super::orders::{BrokerStatus, Counts, Order};
 use super::{SOCKET, device, has_device, plugin};
-use crate::bypass::{Bypass, BypassError, Near};
+use crate::bypass::{Altered, Bypass, BypassError, Near};
 use crate::state::LabDir;
 
 /// Time between the end of a broker and the start of the next, so that one that fails at once takes no processor.
@@ -46,7 +46,7 @@ struct Place {
 pub(crate) struct Brokers {
     places: BTreeMap<HostId, Place>,
     policy: Vec<Rule>,
-    altered: BTreeSet<NodeId>,
+    altered: Altered,
     log: File,
     /// The brokers' own key, and the lab's number among all whose brokers might meet.
     key: KeyFile,
@@ -82,7 +82,7 @@ impl Brokers {
         let drawn = KeyFile::draw().and_then(|key| Ok((key, Key::draw()?)));
         let (key, number) = drawn.map_err(says("draw a key for RDMA"))?;
         let number = number.bytes().first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes));
-        let (places, policy, altered) = (BTreeMap::new(), lab.policy.clone(), BTreeSet::new());
+        let (places, policy, altered) = (BTreeMap::new(), lab.policy.clone(), Altered::default());
         let mut brokers = Self { places, policy, altered, log, key, number };
         for node in with_device {
             let made =
@@ -104,8 +104,8 @@ impl Brokers {
             let counts = place.process.as_ref().and_then(|process| process.status().ok());
             let pid = place.process.as_ref().map(|process| process.helper.number());
             let Counts { nodes, refused, revoked } = counts.unwrap_or_default();
-            let conditioned = place.nodes.keys().copied().filter(|node| altered.contains(node)).collect();
-            BrokerStatus { host, pid, nodes, refused, revoked, conditioned }
+            let conditioned = place.nodes.keys().copied().filter(|node| altered.shaped.contains(node)).collect();
+            BrokerStatus { host, pid, nodes, refused, revoked, conditioned, parted: altered.parted.clone() }
         };
         self.places.iter().filter(|(_, place)| !place.nodes.is_empty()).map(of).collect()
     }
@@ -162,7 +162,7 @@ impl Brokers {
             group: place.group.as_ref(),
             elsewhere,
         };
-        let process = Process::start(&ground, self.policy.clone(), self.altered.clone())?;
+        let process = Process::start(&ground, &self.rules())?;
         let pid = process.helper.number();
         if let Some(place) = self.places.get_mut(&host) {
             place.process = Some(process);
@@ -178,8 +178,9 @@ impl Brokers {
         processes.filter_map(|process| process.have_heeded(order).ok()).sum()
     }
 
-    fn have_rules_kept(&self) -> u64 {
-        self.have_heeded(&Order::Rules { policy: self.policy.clone(), conditioned: self.altered.clone() })
+    fn rules(&self) -> Order {
+        let Altered { shaped, parted, .. } = &self.altered;
+        Order::Rules { policy: self.policy.clone(), conditioned: shaped.clone(), parted: parted.clone() }
     }
 
     fn note(&mut self, lab: &Lab, host: HostId, what: &str) {
@@ -238,8 +239,8 @@ impl Bypass for Brokers {
 
     fn born(&mut self, _: &[NodeId]) {}
 
-    /// Nothing: peers hear of no end, and their plug-ins try for the retry time of the queue pair, as a device would. Then
-    /// their requests fail.
+    /// Nothing: peers hear of no end in any case. Their plug-ins see the connection closed, and try for the retry time of the
+    /// queue pair, as a device would. Then their requests fail.
     fn silence(&mut self, _: &Near<'_>, _: &[NodeId]) {}
 
     fn died(&mut self, nodes: &[NodeId]) {
@@ -273,17 +274,18 @@ impl Bypass for Brokers {
         Ok(())
     }
 
-    fn set_conditions(&mut self, _: &Near<'_>, altered: &BTreeSet<NodeId>) -> Result<u64, BypassError> {
-        if self.altered == *altered {
+    fn set_conditions(&mut self, _: &Near<'_>, altered: &Altered) -> Result<u64, BypassError> {
+        let is_same = self.altered.shaped == altered.shaped && self.altered.parted == altered.parted;
+        self.altered.clone_from(altered);
+        if is_same {
             return Ok(0);
         }
-        self.altered.clone_from(altered);
-        Ok(self.have_rules_kept())
+        Ok(self.have_heeded(&self.rules()))
     }
 
     fn set_policy(&mut self, _: &Near<'_>, rules: &[Rule]) -> Result<u64, BypassError> {
         self.policy = rules.to_vec();
-        Ok(self.have_rules_kept())
+        Ok(self.have_heeded(&self.rules()))
     }
 
     fn end(&mut self) {

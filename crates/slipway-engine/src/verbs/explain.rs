@@ -30,7 +30,7 @@ pub enum Way {
     SharedMemory,
     /// By a connection of the hosts' network.
     HostNetwork,
-    /// Through the broker of their host, which keeps the limits of a rule.
+    /// Through the brokers of their hosts, which keep the limits of a rule.
     Relay,
     /// Nowhere: they are not joined.
     Refused,
@@ -51,8 +51,7 @@ pub(crate) fn explain(lab: &Lab, rules: &[Rule], brokers: &[BrokerStatus], from:
             return refused(why, None);
         }
     }
-    let host = lab.nodes[from].host;
-    let there = lab.nodes[to].host;
+    let (host, there) = (lab.nodes[from].host, lab.nodes[to].host);
     let broker = |of| brokers.iter().find(|broker| broker.host == of && broker.pid.is_some());
     let Some(own) = broker(host) else {
         return refused("the broker of their host is being replaced", Some("ECONNRESET"));
@@ -60,20 +59,40 @@ pub(crate) fn explain(lab: &Lab, rules: &[Rule], brokers: &[BrokerStatus], from:
     let Some(other) = broker(there) else {
         return refused("the broker of the other host is being replaced", Some("EHOSTUNREACH"));
     };
+    if own.parted.parts(from, to) {
+        return refused("a cut, a freeze or a partition parts the nodes", Some("EHOSTUNREACH"));
+    }
     let conditioned = own.conditioned.union(&other.conditioned).copied().collect();
+    verdict(lab, &Rules::new(rules, lab.nodes.len(), conditioned), from, to)
+}
+
+/// Whether verbs of programs in all of these nodes reach all others of them, under these rules.
+pub(crate) fn join_all(lab: &Lab, rules: &[Rule], brokers: &[BrokerStatus], nodes: &[NodeId]) -> bool {
+    let has_broker = |node: NodeId| brokers.iter().any(|it| it.host == lab.nodes[node].host && it.pid.is_some());
+    if !nodes.iter().all(|&node| has_device(lab, &lab.nodes[node]) && has_broker(node)) {
+        return false;
+    }
+    let are_parted = |from, to| brokers.iter().any(|broker| broker.parted.parts(from, to));
+    let conditioned = brokers.iter().flat_map(|broker| broker.conditioned.iter().copied()).collect();
     let now = Rules::new(rules, lab.nodes.len(), conditioned);
+    let joins = |from: NodeId, to: NodeId| {
+        from == to || !are_parted(from, to) && verdict(lab, &now, from, to).way != Way::Refused
+    };
+    nodes.iter().all(|&from| nodes.iter().all(|&to| joins(from, to)))
+}
+
+/// The verdict on two nodes with devices, whose brokers run.
+fn verdict(lab: &Lab, now: &Rules, from: NodeId, to: NodeId) -> Verdict {
+    let (host, there) = (lab.nodes[from].host, lab.nodes[to].host);
     // Neither end of two queue pairs is the client, so both nodes' rules hold.
     let both = now.admit(from, to).and_then(|()| now.admit(to, from));
     match both {
-        Ok(()) if host != there && (now.terms(from, to).is_limited() || now.terms(to, from).is_limited()) => {
-            refused("a rule limits the pair, and nothing keeps limits between two virtual hosts", Some("EOPNOTSUPP"))
+        Ok(()) if now.terms(from, to).need_relay() || now.terms(to, from).need_relay() => {
+            Verdict { way: Way::Relay, why: "a rule limits the pair".to_owned(), errno: None }
         }
         Ok(()) if host != there => {
             let why = "the nodes are on two virtual hosts".to_owned();
             Verdict { way: Way::HostNetwork, why, errno: None }
-        }
-        Ok(()) if now.terms(from, to).need_relay() || now.terms(to, from).need_relay() => {
-            Verdict { way: Way::Relay, why: "a rule limits the pair".to_owned(), errno: None }
         }
         Ok(()) => {
             Verdict { way: Way::SharedMemory, why: "both nodes are on this virtual host".to_owned(), errno: None }

@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt;
 use slipway_fast::channel::{Acceptor, ChannelError, Hello, Key, Limits, Open, OpenRequest, Pool, Refusal};
 use slipway_fast::setup;
+use slipway_sys::sockopt as filter;
 use slipway_verbs::broker::{Broker, Join, Name, Way};
 use slipway_verbs::wire::{Gid, Transport};
 
@@ -155,14 +156,28 @@ fn asked(broker: &mut Broker, open: OpenRequest) {
     }
 }
 
+/// Has a stream's end hear nothing, as if its link was cut, or hear again. It drops what comes, so TCP sends that again later.
+pub(super) fn still(stream: BorrowedFd<'_>, is_still: bool) {
+    // A stream that has ended takes no option, and is still anyway.
+    let _ = filter::set_deaf(stream, is_still);
+    let _ = hold_out(stream, is_still);
+}
+
+/// Has a stream outlast any silence, or end after [`SILENCE`].
+fn hold_out(stream: impl AsFd, is_patient: bool) -> Result<(), Errno> {
+    // 0 is the kernel's own time, a quarter of an hour (`tcp_retries2`).
+    let most = if is_patient { 0 } else { u32::try_from(SILENCE.as_millis()).unwrap_or(u32::MAX) };
+    sockopt::set_tcp_user_timeout(&stream, most)?;
+    sockopt::set_socket_keepalive(&stream, !is_patient)
+}
+
 /// Sets options up that the programs at both ends cannot.
 fn ready(stream: OwnedFd) -> Result<OwnedFd, Errno> {
     sockopt::set_tcp_nodelay(&stream, true)?;
-    sockopt::set_tcp_user_timeout(&stream, u32::try_from(SILENCE.as_millis()).unwrap_or(u32::MAX))?;
     sockopt::set_tcp_keepidle(&stream, Duration::from_secs(15))?;
     sockopt::set_tcp_keepintvl(&stream, SILENCE)?;
     sockopt::set_tcp_keepcnt(&stream, 3)?;
-    sockopt::set_socket_keepalive(&stream, true)?;
+    hold_out(&stream, false)?;
     Ok(stream)
 }
 

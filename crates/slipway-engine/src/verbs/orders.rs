@@ -11,6 +11,8 @@ use slipway_lab::id::{HostId, NodeId};
 use slipway_lab::policy::Rule;
 use slipway_verbs::broker::Traffic;
 
+use crate::bypass::Parted;
+
 /// Longest message, bytes.
 const LONGEST: usize = 64 << 20;
 
@@ -24,8 +26,10 @@ pub(super) enum Order {
         policy: Vec<Rule>,
         /// Nodes whose links are under conditions.
         conditioned: BTreeSet<NodeId>,
+        /// Nodes that do not hear one another: their queue pairs stand still.
+        parted: Parted,
     },
-    /// These nodes have ended: queue pairs of their peers fail.
+    /// These nodes have ended: nothing of their programs is left.
     Died {
         /// Indices in the lab.
         nodes: Vec<NodeId>,
@@ -68,6 +72,9 @@ pub struct BrokerStatus {
     /// Those of its nodes that conditions refuse queue pairs to.
     #[serde(default)]
     pub conditioned: BTreeSet<NodeId>,
+    /// Nodes of the lab that do not hear one another now.
+    #[serde(default, skip_serializing_if = "Parted::is_empty")]
+    pub parted: Parted,
 }
 
 /// The use of a node's RDMA device.

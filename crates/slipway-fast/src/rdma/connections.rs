@@ -15,6 +15,7 @@ use super::held::Left;
 use crate::address_map::{AddressMap, Interface};
 use crate::admission::{Admission, Rules};
 use crate::rdma_wire::{Event, IN_LOOKED_UP, IN_LOOKUP, IN_REJECTION, IN_REPLY, IN_REQUEST, Kind, Offer, USUAL_KEY};
+use crate::reason::Reason;
 use addresses::{ANY, is_any};
 
 /// Most identifiers of a node.
@@ -200,6 +201,10 @@ impl Connections {
         Some(one.reported)
     }
 
+    pub(super) fn has(&self, id: u32) -> bool {
+        self.all.contains_key(&id)
+    }
+
     fn at(&mut self, id: u32, steps: &[Step]) -> Result<&mut Identifier, Errno> {
         self.all.get_mut(&id).filter(|one| steps.contains(&one.step)).ok_or(Errno::INVAL)
     }
@@ -356,8 +361,10 @@ impl Connections {
         let (rejected, reason) = one.refusal(BY_PROGRAM, BY_PROGRAM_OF_DATAGRAMS);
         let peer = one.peer.take()?;
         one.step = Step::Over;
-        if let Peer::Near(id) = peer {
-            let other = self.all.get_mut(&id)?;
+        // A peer whose node's power is gone is there no more, and nobody has told this side.
+        if let Peer::Near(id) = peer
+            && let Some(other) = self.all.get_mut(&id)
+        {
             (other.step, other.peer, other.theirs) = (Step::Over, None, Offer::default());
         }
         Some(match was {
@@ -383,10 +390,12 @@ impl Connections {
         Some(one.reported)
     }
 
-    /// Clients whose connections are no longer allowed.
+    /// Clients whose connections are no longer allowed. Conditions of links end none: a device's manager hears nothing of them,
+    /// and queue pairs fail by themselves.
     pub(super) fn forbidden(&self) -> Vec<u32> {
         let is_forbidden = |one: &Identifier| {
-            one.admission.is_some_and(|admission| matches!(self.rules.recheck(&admission), Some(Err(_))))
+            let decided = one.admission.and_then(|admission| self.rules.recheck(&admission));
+            matches!(decided, Some(Err(reason)) if reason != Reason::Conditions)
         };
         self.all.iter().filter(|(_, one)| one.peer.is_some() && is_forbidden(one)).map(|(&id, _)| id).collect()
     }

@@ -8,7 +8,7 @@ use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
-use super::connections::{Caller, Peer, Wish};
+use super::connections::{Caller, Connections, Peer, Wish};
 use super::{Rdma, State};
 use crate::admission::Admission;
 use crate::peers::{Managed, Peers};
@@ -35,6 +35,11 @@ impl Link {
     fn send(&self, message: &Message) -> bool {
         let sent = send(&self.stream, &message.write(), SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
         sent.is_ok_and(|sent| sent == LENGTH)
+    }
+
+    /// Whether its identifier here is still there, or none has come yet.
+    pub(super) fn is_kept(&self, connections: &Connections) -> bool {
+        self.id.as_ref().map_or(true, |id| connections.has(*id))
     }
 
     /// The next message; none where a part is missing. An error is the end of the stream.

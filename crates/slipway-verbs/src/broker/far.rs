@@ -1,7 +1,7 @@
 //! Queue pairs of other virtual hosts: their brokers are asked, and a stream of the hosts' network takes the place of memory.
 //!
 //! Either broker may ask first. Where both ask at once, the question of the host with the lower number counts. So two queue pairs
-//! have one stream, whoever is faster.
+//! have one stream, whoever is faster. Programs get its ends. Where a rule paces the pair, both brokers keep these, and relay.
 
 use std::net::IpAddr;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use super::limits::Both;
-use super::objects::{Ask, Link, Place, key};
+use super::limits::{self, Both, Limits};
+use super::made;
+use super::objects::{Ask, Link, Place, Still, key};
 use super::reply::{Done, From};
 use super::tables::{Tables, numbers_of};
 use super::{Broker, gid};
@@ -53,6 +54,8 @@ pub struct Hosts {
     pub nodes: Vec<(u32, u32, Vec<IpAddr>)>,
     /// The way to their brokers.
     pub way: Way,
+    /// Has a stream to another host's program hear nothing, or hear again.
+    pub still: Still,
 }
 
 /// A way of a lab with one host.
@@ -63,7 +66,7 @@ pub(super) fn none() -> Way {
 /// Joins a queue pair with one of another host's. That host may have asked before.
 pub(super) fn connect(
     tables: &mut Tables,
-    way: &mut Way,
+    (limits, way): (&mut Limits, &mut Way),
     from: From,
     number: u32,
     (gid, peer): (Gid, u32),
@@ -83,7 +86,7 @@ pub(super) fn connect(
     if is_awaited {
         let (slot, fds) = tables.take_waiting(from.program, number, link)?;
         tables.set_peer(number, peer);
-        return Ok(Done::with(Reply::Connected { end: End::Far, counts: slot.number }, fds));
+        return Ok(Done::with(Reply::Connected { end: end(&fds), counts: slot.number }, fds));
     }
     if !is_datagram {
         tables.end_links(|(one, other), _| one == number || other == number);
@@ -91,6 +94,8 @@ pub(super) fn connect(
     if !tables.has_room_for_link(from.node) {
         return Err(Errno::NOBUFS);
     }
+    let terms = Both::of(limits, (from.node, place.node));
+    limits::admit(&terms, (from.node, place.node), &tables.limited())?;
     // A program waits for each reply, so a queue pair has one question.
     if tables.asks.values().any(|it| it.program == from.program) {
         return Err(Errno::BUSY);
@@ -104,9 +109,14 @@ pub(super) fn connect(
     Ok(Done::later())
 }
 
-/// Whether nobody has closed the other end of a connection's stream.
+/// The end of a program that gets these: a stream, or the memory and the socket of a relay.
+fn end(fds: &[OwnedFd]) -> End {
+    if fds.len() == 1 { End::Far } else { End::Second }
+}
+
+/// Whether nobody has closed the other end of a connection's stream, as far as the broker sees. A relay ends by itself.
 fn is_alive(link: &Link) -> bool {
-    let Some(stream) = &link.stream else { return false };
+    let Some(stream) = &link.stream else { return link.relay.is_some() };
     let mut it = [PollFd::new(stream, PollFlags::RDHUP)];
     matches!(poll(&mut it, Some(&Timespec::default())), Ok(0))
 }
@@ -114,8 +124,9 @@ fn is_alive(link: &Link) -> bool {
 impl Broker {
     /// Lets nodes reach those of other virtual hosts. Call it before programs come.
     pub fn reach(&mut self, hosts: Hosts) {
-        let Hosts { own, count, nodes, way } = hosts;
+        let Hosts { own, count, nodes, way, still } = hosts;
         self.way = way;
+        self.tables.still = still;
         self.host = (own, count);
         self.tables.share_numbers(own, count);
         for (node, host, addresses) in nodes {
@@ -143,26 +154,44 @@ impl Broker {
         let queue_pair = self.tables.queue_pairs.get(&ask.number).ok_or(Errno::INVAL)?;
         // The rules may have changed meanwhile.
         (self.policy)(ask.node, ask.to)?;
+        self.hears(ask.node, ask.to)?;
         let is_datagram = queue_pair.transport == Transport::Datagram;
-        let copy = stream.try_clone().map_err(|_| Errno::MFILE)?;
+        let (mut link, fds) = self.link(ask.number, (ask.node, ask.to), stream)?;
         let slot = self.tables.slot(ask.program, ask.number)?;
-        let (first, nodes, counts) = (ask.number, (ask.node, ask.to), slot.number);
-        if Both::of(&mut self.limits, nodes).is_limited() {
-            return Err(Errno::OPNOTSUPP);
-        }
-        let (terms, relay) = Default::default();
-        let link = Link { first, nodes, waiting: None, slots: vec![slot], stream: Some(copy), terms, relay };
+        let counts = slot.number;
+        link.slots.push(slot);
         self.put(key(ask.number, ask.peer), link);
         if !is_datagram {
             self.tables.set_peer(ask.number, ask.peer);
         }
-        Ok(Done::with(Reply::Connected { end: End::Far, counts }, vec![stream]))
+        Ok(Done::with(Reply::Connected { end: end(&fds), counts }, fds))
+    }
+
+    /// A connection by a stream, whose first end is this queue pair. Gives the descriptors of this host's program too: the
+    /// stream, or an end of the relay where a rule paces the nodes.
+    fn link(&mut self, first: u32, nodes: (u32, u32), stream: OwnedFd) -> Result<(Link, Vec<OwnedFd>), Errno> {
+        let terms = Both::of(&mut self.limits, nodes);
+        let link = |stream, relay| {
+            let (waiting, slots, is_silent) = Default::default();
+            Link { first, nodes, waiting, slots, stream, terms, is_silent, relay }
+        };
+        if terms.need_relay() {
+            let (fds, relay) = made::relayed_far(&mut self.tables, stream)?;
+            return Ok((link(None, Some(relay)), fds));
+        }
+        let copy = stream.try_clone().map_err(|_| Errno::MFILE)?;
+        Ok((link(Some(copy), None), vec![stream]))
+    }
+
+    fn hears(&self, one: u32, other: u32) -> Result<(), Errno> {
+        if (self.tables.silence)(one, other) { Err(Errno::HOSTUNREACH) } else { Ok(()) }
     }
 
     /// Puts a connection in the place of an earlier one of the same queue pairs.
     fn put(&mut self, key: (u32, u32), link: Link) {
         self.tables.end_links(|known, _| known == key);
         self.tables.links.insert(key, link);
+        self.tables.repace();
     }
 
     /// Hears the question of another host's broker. `accept` says yes to it, and gives the stream.
@@ -183,9 +212,7 @@ impl Broker {
         }
         let to = self.tables.node_at(&join.to.gid).filter(|it| it.host.is_none()).ok_or(Errno::HOSTUNREACH)?.node;
         (self.policy)(from, to)?;
-        if Both::of(&mut self.limits, (from, to)).is_limited() {
-            return Err(Errno::OPNOTSUPP);
-        }
+        self.hears(from, to)?;
         let there = self.tables.queue_pairs.get(&number);
         let there = there.filter(|it| it.node == to && it.transport == join.transport).ok_or(Errno::CONNREFUSED)?;
         if there.revoked {
@@ -210,24 +237,19 @@ impl Broker {
         if !self.tables.has_room_for_link(to) {
             return Err(Errno::NOBUFS);
         }
-        let stream = accept()?;
-        let copy = stream.try_clone().map_err(|_| Errno::MFILE)?;
-        let (terms, relay, slots) = Default::default();
-        let nodes = (from, to);
-        let mut link = Link { first: peer, nodes, waiting: None, slots, stream: Some(copy), terms, relay };
+        let terms = Both::of(&mut self.limits, (from, to));
+        limits::admit(&terms, (from, to), &self.tables.limited())?;
+        let (mut link, fds) = self.link(peer, (from, to), accept()?)?;
         if !is_datagram {
-            link.waiting = Some(vec![stream]);
+            link.waiting = Some(fds);
             self.put(key(number, peer), link);
             return Ok(());
         }
         let slot = self.tables.slot(program, number)?;
         link.slots.push(slot);
         self.put(key(number, peer), link);
-        self.tell(
-            program,
-            &Answer::Reached { number, gid: join.from.gid, peer, counts: slot.number },
-            &[stream.as_fd()],
-        );
+        let note = Answer::Reached { number, gid: join.from.gid, peer, counts: slot.number };
+        self.tell(program, &note, &fds.iter().map(|it| it.as_fd()).collect::<Vec<_>>());
         Ok(())
     }
 

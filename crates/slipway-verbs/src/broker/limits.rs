@@ -27,16 +27,10 @@ pub struct Terms {
 }
 
 impl Terms {
-    /// Whether shared memory cannot keep them.
+    /// Whether programs that have the memory, or the stream to another host, would not keep them.
     #[must_use]
     pub fn need_relay(&self) -> bool {
         self.flow.is_some() || self.pair.is_some() || self.node.is_some() || self.priority.is_some()
-    }
-
-    /// Whether the terms limit anything: a rate, a priority, or a number.
-    #[must_use]
-    pub fn is_limited(&self) -> bool {
-        self.need_relay() || self.connections.is_some()
     }
 }
 
@@ -57,10 +51,6 @@ impl Both {
 
     pub(super) fn need_relay(&self) -> bool {
         self.0.iter().any(Terms::need_relay)
-    }
-
-    pub(super) fn is_limited(&self) -> bool {
-        self.0.iter().any(Terms::is_limited)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Objects that the broker holds, one by one.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Instant;
 
 use super::limits::{Both, Limited};
@@ -36,6 +36,8 @@ pub(super) struct Link {
     /// A copy of the stream to another host's program, by which the broker ends it.
     pub(super) stream: Option<OwnedFd>,
     pub(super) terms: Both,
+    /// Whether its nodes do not hear one another, so that it stands still.
+    pub(super) is_silent: bool,
     /// Its number at the relay; `None`: both ends share memory, or have a stream.
     pub(super) relay: Option<u64>,
 }
@@ -83,4 +85,15 @@ impl Link {
 /// The key of a connection.
 pub(super) fn key(one: u32, other: u32) -> (u32, u32) {
     (one.min(other), one.max(other))
+}
+
+/// Whether two nodes do not hear one another.
+pub type Silence = Box<dyn Fn(u32, u32) -> bool + Send>;
+
+/// Has a stream hear nothing, or hear again.
+pub type Still = fn(BorrowedFd<'_>, bool);
+
+/// A host whose nodes all hear one another.
+pub(super) fn all_hear() -> Silence {
+    Box::new(|_, _| false)
 }

@@ -5,10 +5,11 @@
 //! (`docs/adr/0065-rates-of-verbs.md`). It sleeps while nothing moves.
 
 mod lane;
+mod side;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
@@ -19,9 +20,9 @@ use rustix::event::{EventfdFlags, Timespec, eventfd};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 
-use crate::layout::{BELL, BLOCK, CLOSED, EPOCH, FAILED, MEMORY, NOT_READY, WANTS_HEAD};
-use crate::plugin::memory::Mapping;
+use crate::layout::{BELL, BLOCK, CLOSED, EPOCH, FAILED, NOT_READY, WANTS_HEAD};
 use lane::{Lane, Lie, Pace};
+pub(super) use side::Side;
 
 /// The source of an event that is no connection's.
 const COMMANDS: u64 = u64::MAX;
@@ -29,19 +30,6 @@ const COMMANDS: u64 = u64::MAX;
 const LOOK: Duration = Duration::from_millis(10);
 /// Longest time for records that a program has left behind when it ended.
 const DRAIN: Duration = Duration::from_secs(2);
-
-/// An end of a relayed connection, as the relay has it.
-pub(super) struct Side {
-    memory: Mapping,
-    bell: OwnedFd,
-}
-
-impl Side {
-    /// Maps an end's memory, which this broker has made and sealed.
-    pub(super) fn new(memory: &OwnedFd, bell: OwnedFd) -> Result<Self, Errno> {
-        Ok(Self { memory: Mapping::new(memory, MEMORY, true)?, bell })
-    }
-}
 
 /// The limit of a relayed connection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -55,6 +43,7 @@ pub(super) struct Limit {
 enum Command {
     Add { id: u64, sides: Box<[Side; 2]>, limit: Limit },
     Limit { id: u64, limit: Limit },
+    Hold { id: u64, is_held: bool },
     Remove { id: u64, is_revoked: bool },
 }
 
@@ -68,7 +57,7 @@ pub(super) struct Relay {
 impl Relay {
     /// Starts the thread.
     pub(super) fn start() -> Result<Self, Errno> {
-        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        let epoll = Arc::new(epoll::create(CreateFlags::CLOEXEC)?);
         let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         epoll::add(&epoll, &wake, EventData::new_u64(COMMANDS), EventFlags::IN)?;
         let (commands, queue) = channel();
@@ -90,6 +79,11 @@ impl Relay {
     /// Sets another limit while data flows.
     pub(super) fn limit(&self, id: u64, limit: Limit) {
         self.give(Command::Limit { id, limit });
+    }
+
+    /// Stops a connection while its ends stay, or lets it go on.
+    pub(super) fn hold(&self, id: u64, is_held: bool) {
+        self.give(Command::Hold { id, is_held });
     }
 
     /// Ends a connection: at once where it was revoked, otherwise after the records that its ends have left.
@@ -118,6 +112,8 @@ struct Relayed {
     paces: [Pace; 2],
     priority: u8,
     is_asleep: bool,
+    /// Nothing moves.
+    is_held: bool,
     /// Time at which the connection ends, drained or not.
     ends: Option<Instant>,
 }
@@ -134,11 +130,20 @@ enum Rest {
 
 impl Relayed {
     fn new(sides: [Side; 2], limit: Limit) -> Self {
-        let paces = [0, 1].map(|_| Pace::new(limit.rate, Instant::now()));
-        let this = Self { sides, lanes: Lane::all(), paces, priority: limit.priority, is_asleep: false, ends: None };
+        let rate = |side: usize| limit.rate.filter(|_| matches!(sides[side], Side::Near { .. }));
+        let paces = [0, 1].map(|side| Pace::new(rate(side), Instant::now()));
+        let this = Self {
+            sides,
+            lanes: Lane::all(),
+            paces,
+            priority: limit.priority,
+            is_asleep: false,
+            is_held: false,
+            ends: None,
+        };
         // Each consumer tells when it has consumed: producers at the other end complete by that.
         for (side, block) in [(0, BLOCK), (1, 0)] {
-            this.sides[side].memory.word32(block + WANTS_HEAD).store(1, Ordering::Release);
+            this.sides[side].memory().word32(block + WANTS_HEAD).store(1, Ordering::Release);
         }
         this
     }
@@ -147,25 +152,38 @@ impl Relayed {
     fn sleep(&mut self, is_asleep: bool) {
         self.is_asleep = is_asleep;
         for (side, block) in [(0, BLOCK), (1, 0)] {
-            self.sides[side].memory.word32(block + BELL).store(is_asleep.into(), Ordering::Release);
+            self.sides[side].memory().word32(block + BELL).store(is_asleep.into(), Ordering::Release);
         }
         fence(Ordering::SeqCst);
+    }
+
+    /// Sets another limit. The broker of another host paces what comes from there.
+    fn limit(&mut self, limit: Limit) {
+        for (pace, side) in self.paces.iter_mut().zip(&self.sides) {
+            pace.set(limit.rate.filter(|_| matches!(side, Side::Near { .. })));
+        }
+        self.priority = limit.priority;
     }
 
     /// Wakes the program at a side, where it sleeps.
     fn ring(&self, side: usize) {
+        let Side::Near { memory, bell: socket } = &self.sides[side] else { return };
         fence(Ordering::SeqCst);
-        let bell = self.sides[side].memory.word32(side * BLOCK + BELL);
+        let bell = memory.word32(side * BLOCK + BELL);
         if bell.load(Ordering::Relaxed) != 0 && bell.swap(0, Ordering::AcqRel) != 0 {
-            let _ = rustix::net::send(&self.sides[side].bell, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+            let _ = rustix::net::send(socket, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
         }
     }
 
-    /// Empties the bell of a side. False where its program has closed it.
-    fn silence(&self, side: usize) -> bool {
+    /// Empties the bell of a side, or its stream. False where its program has closed it.
+    fn silence(&mut self, side: usize) -> bool {
         let mut byte = [0; 8];
+        let bell = match &mut self.sides[side] {
+            Side::Near { bell, .. } => bell,
+            Side::Far(outlet) => return outlet.pull(),
+        };
         for _ in 0..16 {
-            match rustix::net::recv(&self.sides[side].bell, &mut byte, RecvFlags::DONTWAIT) {
+            match rustix::net::recv(&*bell, &mut byte, RecvFlags::DONTWAIT) {
                 Err(Errno::AGAIN) => return true,
                 Ok((_, 1..)) | Err(Errno::INTR) => {}
                 Ok((_, 0)) | Err(_) => return false,
@@ -176,7 +194,10 @@ impl Relayed {
 
     fn turn(&mut self) -> Result<Rest, Lie> {
         const WORDS: [usize; 4] = [FAILED, NOT_READY, EPOCH, CLOSED];
-        let memories = [&self.sides[0].memory, &self.sides[1].memory];
+        if self.is_held && self.ends.is_none_or(|ends| Instant::now() < ends) {
+            return Ok(Rest::Waits(self.ends));
+        }
+        let memories = [self.sides[0].memory(), self.sides[1].memory()];
         // Read before the counters: all that an end consumed before it failed is then seen first.
         let words =
             [0, 1].map(|side| WORDS.map(|word| memories[side].word32(side * BLOCK + word).load(Ordering::Acquire)));
@@ -208,8 +229,14 @@ impl Relayed {
                 self.ring(side);
             }
         }
+        if let Side::Far(outlet) = &mut self.sides[0]
+            && !outlet.push()
+        {
+            self.ends.get_or_insert_with(|| Instant::now() + DRAIN);
+        }
+        let is_over = drained == [true; 2] && self.sides[0].is_flushed();
         if let Some(ends) = self.ends
-            && (drained == [true; 2] || Instant::now() >= ends)
+            && (is_over || Instant::now() >= ends)
         {
             return Ok(Rest::Over);
         }
@@ -223,7 +250,7 @@ impl Relayed {
 }
 
 struct Worker {
-    epoll: OwnedFd,
+    epoll: Arc<OwnedFd>,
     wake: Arc<OwnedFd>,
     queue: Receiver<Command>,
     links: BTreeMap<u64, Relayed>,
@@ -285,11 +312,8 @@ impl Worker {
         loop {
             match self.queue.try_recv() {
                 Ok(Command::Add { id, sides, limit }) => {
-                    let link = Relayed::new(*sides, limit);
-                    let add = |side: usize| {
-                        let data = EventData::new_u64(id << 1 | side as u64);
-                        epoll::add(&self.epoll, &link.sides[side].bell, data, EventFlags::IN)
-                    };
+                    let mut link = Relayed::new(*sides, limit);
+                    let mut add = |side: usize| link.sides[side].wait_in(&self.epoll, id << 1 | side as u64);
                     // Without descriptors to wait for, both ends see the connection cut.
                     if add(0).and_then(|()| add(1)).is_ok() {
                         self.links.insert(id, link);
@@ -298,8 +322,13 @@ impl Worker {
                 }
                 Ok(Command::Limit { id, limit }) => {
                     if let Some(link) = self.links.get_mut(&id) {
-                        link.paces.iter_mut().for_each(|pace| pace.set(limit.rate));
-                        link.priority = limit.priority;
+                        link.limit(limit);
+                        self.awake.insert(id);
+                    }
+                }
+                Ok(Command::Hold { id, is_held }) => {
+                    if let Some(link) = self.links.get_mut(&id) {
+                        link.is_held = is_held;
                         self.awake.insert(id);
                     }
                 }
@@ -343,7 +372,7 @@ impl Worker {
             link.sleep(false);
             self.awake.insert(id);
             if !lives {
-                let _ = epoll::delete(&self.epoll, link.sides[side].bell.as_fd());
+                link.sides[side].wait_no_more(&self.epoll);
                 self.drain(id);
             }
         }

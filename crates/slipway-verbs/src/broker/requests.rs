@@ -2,18 +2,17 @@
 
 use std::os::fd::OwnedFd;
 
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
+use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use super::Policy;
 use super::far::{self, Way};
 use super::limits::{self, Both, Limits};
+use super::made::Made;
 use super::objects::{Held, Link, QueuePair, key};
-use super::relay::{Limit, Side};
 use super::reply::{Done, From};
 use super::tables::Tables;
-use crate::layout::{MEMORY, SIZED};
+use crate::layout::SIZED;
 use crate::wire::{Answer, End, Gid, Region, Reply, Request, Transport};
 
 /// Access flags that let a peer write (`IBV_ACCESS_REMOTE_WRITE`, `IBV_ACCESS_REMOTE_ATOMIC`).
@@ -77,12 +76,11 @@ fn connect(
     let to = place.node;
     // The policy answers first, so that a node which may not connect learns nothing of another's queue pairs.
     policy(from.node, to)?;
+    if (tables.silence)(from.node, to) {
+        return Err(Errno::HOSTUNREACH);
+    }
     if place.host.is_some() {
-        if Both::of(limits, (from.node, to)).is_limited() {
-            // A program has the stream to another host itself, and nothing else would keep a limit.
-            return Err(Errno::OPNOTSUPP);
-        }
-        return far::connect(tables, way, from, number, (gid, peer), place);
+        return far::connect(tables, (limits, way), from, number, (gid, peer), place);
     }
     let there = tables.queue_pairs.get(&peer).filter(|it| it.node == to && it.transport == transport);
     let there_program = there.ok_or(Errno::CONNREFUSED)?.program;
@@ -115,7 +113,10 @@ fn connect(
     let nodes = (from.node, to);
     let (relay, own) = (made.relay, made.first);
     if number == peer {
-        tables.links.insert(link, Link { first: number, nodes, waiting: None, slots, stream: None, terms, relay });
+        tables.links.insert(
+            link,
+            Link { first: number, nodes, waiting: None, slots, stream: None, terms, is_silent: false, relay },
+        );
         tables.set_peer(number, peer);
         return Ok(Done::with(Reply::Connected { end: End::Both, counts }, own.into()));
     }
@@ -131,41 +132,11 @@ fn connect(
     } else {
         tables.set_peer(number, peer);
     }
-    tables.links.insert(link, Link { first: number, nodes, waiting, slots, stream: None, terms, relay });
+    tables
+        .links
+        .insert(link, Link { first: number, nodes, waiting, slots, stream: None, terms, is_silent: false, relay });
     tables.repace();
     Ok(done)
-}
-
-/// The memory and the socket of each end of a connection.
-struct Made {
-    first: [OwnedFd; 2],
-    second: [OwnedFd; 2],
-    relay: Option<u64>,
-}
-
-impl Made {
-    /// Two ends that share their memory, or each its own with the relay.
-    fn new(tables: &mut Tables, is_relayed: bool) -> Result<Self, Errno> {
-        let bells = || socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
-        let (first, bell) = (memory()?, bells()?);
-        if !is_relayed {
-            let second = first.try_clone().map_err(|_| Errno::MFILE)?;
-            return Ok(Self { first: [first, bell.0], second: [second, bell.1], relay: None });
-        }
-        let (second, other) = (memory()?, bells()?);
-        let sides = [Side::new(&first, bell.1)?, Side::new(&second, other.1)?];
-        // Nothing moves before the connection has its limit.
-        let relay = tables.relay(sides, Limit { rate: Some(1), priority: 0 })?;
-        Ok(Self { first: [first, bell.0], second: [second, other.0], relay: Some(relay) })
-    }
-}
-
-/// Makes the memory of a connection. Its length is sealed, and no more seals can come.
-fn memory() -> Result<OwnedFd, Errno> {
-    let file = memfd_create("slipway-verbs", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-    ftruncate(&file, MEMORY as u64)?;
-    fcntl_add_seals(&file, SIZED | SealFlags::SEAL)?;
-    Ok(file)
 }
 
 /// Holds a region. Its owner may lie about all of it, and harms itself alone: the file is its own, and peers look at it again.
@@ -194,6 +165,11 @@ fn register(tables: &mut Tables, from: From, domain: u32, region: Region, fds: V
 /// Tells of a region to the queue pair that its owner has joined with one in the region's protection domain.
 fn resolve(tables: &Tables, from: From, number: u32, key: u32) -> Result<Done, Errno> {
     let peer = tables.own(from.program, number)?.peer.ok_or(Errno::NOTCONN)?;
+    if tables.is_relayed(number, peer) && !tables.numbers.contains(&peer) {
+        // The owner, on another host, is asked for each operation, and decides.
+        let region = Region { start: 0, length: u64::MAX, access: u32::MAX, shared: None };
+        return Ok(Done::with(Reply::Region(region), Vec::new()));
+    }
     let there = tables.queue_pairs.get(&peer).filter(|it| it.peer == Some(number)).ok_or(Errno::NOTCONN)?;
     let held = tables.regions.get(&key).filter(|it| it.program == there.program && it.domain == there.domain);
     let held = held.ok_or(Errno::ACCESS)?;

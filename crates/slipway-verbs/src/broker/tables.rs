@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use super::counts::{Page, Traffic};
 use super::limits::{Both, Limited, Limits, shares};
-use super::objects::{Ask, Held, Link, Place, QueuePair, Slot, key};
+use super::objects::{Ask, Held, Link, Place, QueuePair, Silence, Slot, Still, all_hear, key};
 use super::relay::{Limit, Relay, Side};
 use super::{Caps, LinkStatus, NodeStatus, PeerTraffic};
 use crate::wire::Gid;
@@ -32,7 +32,7 @@ pub(super) struct Tables {
     pub(super) links: BTreeMap<(u32, u32), Link>,
     pages: BTreeMap<u64, Page>,
     /// The relay, once a connection needed it, and the limits that it has.
-    relay: Option<Relay>,
+    pub(super) relay: Option<Relay>,
     paced: BTreeMap<u64, Limit>,
     /// Traffic of ended connections, by the node that counted and its peer.
     ended: BTreeMap<(u32, Option<u32>), Traffic>,
@@ -44,6 +44,8 @@ pub(super) struct Tables {
     pub(super) numbers: RangeInclusive<u32>,
     next: u32,
     tickets: u64,
+    pub(super) silence: Silence,
+    pub(super) still: Still,
 }
 
 /// The share of queue pairs' numbers that one of so many hosts has. A lab's queue pairs differ by number alone.
@@ -74,6 +76,8 @@ impl Tables {
             numbers,
             next,
             tickets,
+            silence: all_hear(),
+            still: |_, _| (),
         }
     }
 
@@ -202,13 +206,12 @@ impl Tables {
         }
     }
 
-    /// Takes other limits up. Gives pairs of nodes with connections through shared memory that are now under a limit.
+    /// Takes other limits up. Gives pairs of nodes with connections past the relay that are now under a limit.
     pub(super) fn limit_anew(&mut self, limits: &mut Limits) -> BTreeSet<(u32, u32)> {
         let mut unkept = BTreeSet::new();
         for link in self.links.values_mut() {
             link.terms = Both::of(limits, link.nodes);
-            let is_unkept = link.terms.need_relay() || link.stream.is_some() && link.terms.is_limited();
-            if link.relay.is_none() && is_unkept {
+            if link.relay.is_none() && link.terms.need_relay() {
                 unkept.insert(link.nodes);
             }
         }

@@ -17,6 +17,7 @@ const SOCKET: &str = "/run/slipway/verbs.sock";
 pub(super) enum Note {
     Revoked { number: u32 },
     Reached { number: u32, joint: Joint },
+    Silenced { number: u32, peer: u32, is_silent: bool },
 }
 
 #[derive(Debug)]
@@ -70,7 +71,7 @@ impl Client {
         let at = self.notes.iter().position(is_it)?;
         match self.notes.remove(at)? {
             Note::Reached { joint, .. } => Some(joint),
-            Note::Revoked { .. } => None,
+            Note::Revoked { .. } | Note::Silenced { .. } => None,
         }
     }
 
@@ -82,6 +83,9 @@ impl Client {
     fn keep(&mut self, answer: &Answer, fds: Vec<OwnedFd>) {
         match *answer {
             Answer::Revoked { number } => self.notes.push_back(Note::Revoked { number }),
+            Answer::Silenced { number, peer, is_silent } => {
+                self.notes.push_back(Note::Silenced { number, peer, is_silent });
+            }
             Answer::Reached { number, gid, peer, counts } => {
                 // Memory and a socket on this host, a stream from another.
                 let end = if fds.len() == 1 { End::Far } else { End::Second };

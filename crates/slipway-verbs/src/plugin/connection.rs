@@ -8,7 +8,7 @@ use std::sync::atomic::{Ordering, fence};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fs::{fcntl_get_seals, fstat};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, socketpair};
 
 use super::far::{Far, Words};
 use super::memory::{Mapping, Piece};
@@ -50,8 +50,9 @@ pub(super) struct Joint {
 /// The way to the peer, beside the memory.
 #[derive(Debug)]
 enum Link {
-    /// A peer on this host has the memory too, and this socket wakes it.
-    Near(OwnedFd),
+    /// A peer on this host has the memory too, and the bell wakes either end. A queue pair that is joined with itself rings the
+    /// other end of its own bell.
+    Near { bell: OwnedFd, own: Option<OwnedFd> },
     /// A peer on another host: the memory is this end's alone.
     Far(Box<Far>),
 }
@@ -75,6 +76,8 @@ pub(super) struct Connection {
     pub(super) last_ring_write: u64,
     /// The peer's socket is closed.
     pub(super) is_cut: bool,
+    /// The peer does not hear this end now, and may later.
+    pub(super) is_silent: bool,
 }
 
 impl Connection {
@@ -84,12 +87,17 @@ impl Connection {
         let Joint { fds, end, counts: slot, peer } = joint;
         let tally = Tally::new(counts, slot);
         let mut fds = fds.into_iter();
-        let (memory, bell) = match (end, fds.next(), fds.next()) {
+        let (memory, bell, own) = match (end, fds.next(), fds.next()) {
             (End::Far, Some(stream), None) => {
                 let far = |rings, theirs| Ok(Link::Far(Box::new(Far::new(stream, rings, theirs, epoll)?)));
                 return Self::at(Mapping::private(MEMORY)?, (0, 1), (peer, tally), far);
             }
-            (End::First | End::Second | End::Both, Some(memory), Some(bell)) => (memory, bell),
+            (End::First | End::Second, Some(memory), Some(bell)) => (memory, bell, None),
+            // Nobody has the other end of the broker's bell.
+            (End::Both, Some(memory), Some(_)) => {
+                let (bell, own) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+                (memory, bell, Some(own))
+            }
             _ => return Err(Errno::PROTO),
         };
         let size = usize::try_from(fstat(&memory)?.st_size).map_err(|_| Errno::INVAL)?;
@@ -103,7 +111,7 @@ impl Connection {
             End::Both => (0, 0),
         };
         epoll::add(&*epoll.0, &bell, EventData::new_u64(epoll.1), EventFlags::IN)?;
-        Self::at(memory, blocks, (peer, tally), |_, _| Ok(Link::Near(bell)))
+        Self::at(memory, blocks, (peer, tally), |_, _| Ok(Link::Near { bell, own }))
     }
 
     fn at(
@@ -133,6 +141,7 @@ impl Connection {
             epoch: 0,
             last_ring_write: 0,
             is_cut: false,
+            is_silent: false,
             memory,
             peer,
             tally,
@@ -157,9 +166,14 @@ impl Connection {
         self.memory.word32(self.theirs + word).load(Ordering::Acquire)
     }
 
-    /// Whether the peer's queue pair has ended.
+    /// Whether the peer's queue pair has ended, or is out of reach.
     pub(super) fn is_closed(&self) -> bool {
-        self.is_cut || self.theirs(CLOSED) != 0
+        self.is_cut || self.is_silent || self.theirs(CLOSED) != 0
+    }
+
+    /// Whether the peer, on this host, has put nothing into its rings that this end has not consumed.
+    pub(super) fn is_quiet(&self) -> bool {
+        !self.is_far() && self.their_requests.is_empty(&self.memory) && self.their_responses.is_empty(&self.memory)
     }
 
     /// Asks to be rung from now on, or not. The caller looks at the rings once more after it has asked.
@@ -176,13 +190,14 @@ impl Connection {
 
     /// Wakes the peer where it sleeps, after this end has published something.
     pub(super) fn ring(&mut self) {
-        let Link::Near(socket) = &self.link else { return self.tell(false) };
+        let Link::Near { bell: socket, own } = &self.link else { return self.tell(false) };
         // Publishing, and then reading whether the peer sleeps: without the fence the processor may swap both, and the peer
         // sleeps on with work in its ring.
         fence(Ordering::SeqCst);
         let bell = self.memory.word32(self.theirs + BELL);
         if bell.load(Ordering::Relaxed) != 0 && bell.swap(0, Ordering::AcqRel) != 0 {
             // A full socket has woken the peer already. A flag of the call, since a peer may change the socket's own.
+            let socket = own.as_ref().unwrap_or(socket);
             let _ = rustix::net::send(socket, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
         }
     }
@@ -202,7 +217,7 @@ impl Connection {
 
     /// Takes wake-ups from the socket, so many at most. Notes that the peer has closed it.
     pub(super) fn silence(&mut self, most: u32) {
-        let Link::Near(bell) = &self.link else { return self.pull() };
+        let Link::Near { bell, .. } = &self.link else { return self.pull() };
         let mut byte = [0; 8];
         // A peer that rings on and on is heard at the next turn.
         for _ in 0..most {
@@ -219,7 +234,7 @@ impl Connection {
 
     pub(super) fn bell(&self) -> impl AsFd + '_ {
         match &self.link {
-            Link::Near(bell) => bell.as_fd(),
+            Link::Near { bell, .. } => bell.as_fd(),
             Link::Far(far) => far.stream(),
         }
     }
@@ -252,17 +267,32 @@ impl Connection {
 
     /// Tells a peer on another host what is news of this end.
     fn tell(&mut self, now: bool) {
-        let words = Words {
-            failed: self.mine(FAILED),
-            is_not_ready: self.mine(NOT_READY) != 0,
-            is_closed: self.mine(CLOSED) != 0,
-        };
-        let heads = [self.their_requests.head, self.their_responses.head];
+        let (heads, words) = self.account();
         if let Link::Far(far) = &mut self.link
             && !self.is_cut
         {
             self.is_cut = far.tell(heads, words, now).is_err();
         }
+    }
+
+    /// Asks a peer on another host what it has consumed: a request that needs no record waits for those before it.
+    pub(super) fn ask_for_head(&mut self) {
+        let (heads, words) = self.account();
+        if let Link::Far(far) = &mut self.link
+            && !self.is_cut
+        {
+            self.is_cut = far.ask(heads, words).is_err();
+        }
+    }
+
+    /// The part of this end's state that a peer on another host has to know.
+    fn account(&self) -> ([u64; 2], Words) {
+        let words = Words {
+            failed: self.mine(FAILED),
+            is_not_ready: self.mine(NOT_READY) != 0,
+            is_closed: self.mine(CLOSED) != 0,
+        };
+        ([self.their_requests.head, self.their_responses.head], words)
     }
 
     /// Sends a request. The caller has asked for room.
@@ -291,7 +321,7 @@ impl Connection {
                 self.is_cut = self.is_cut || far.put(header, pieces, skip, heads).is_err();
                 producer.count(header.length as usize);
             }
-            Link::Near(_) => producer.put(&self.memory, header, pieces, skip),
+            Link::Near { .. } => producer.put(&self.memory, header, pieces, skip),
         }
     }
 
@@ -318,7 +348,6 @@ impl Connection {
 /// Whether this end keeps a peer of another host that sends these bytes, all at once. A peer that sends no records is cut off.
 #[must_use]
 pub fn keeps_peer(bytes: &[u8]) -> bool {
-    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
     let make = || -> Result<(Connection, OwnedFd), Errno> {
         let epoll = Arc::new(epoll::create(epoll::CreateFlags::CLOEXEC)?);
         let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;

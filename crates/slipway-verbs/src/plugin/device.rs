@@ -175,6 +175,11 @@ impl State {
                     self.fail(index, None);
                 }
             }
+            Note::Silenced { number, peer, is_silent } => {
+                if let Some(index) = index(self, number) {
+                    self.silence(index, peer, is_silent);
+                }
+            }
             Note::Reached { number, joint } => {
                 if let Some(index) = index(self, number)
                     && self.attach(index, joint).is_ok()
@@ -183,6 +188,15 @@ impl State {
                 }
             }
         }
+    }
+
+    /// A connection with this peer stands still, or goes on: then requests that waited have all their time again.
+    fn silence(&mut self, index: usize, peer: u32, is_silent: bool) {
+        let Some(pair) = self.queue_pairs.get_mut(index).and_then(Option::as_mut) else { return };
+        for connection in pair.connections.iter_mut().filter(|it| it.peer.1 == peer) {
+            connection.is_silent = is_silent;
+        }
+        self.progress(index);
     }
 
     /// Lets a queue pair advance: what has come, and what is to go.
@@ -203,12 +217,23 @@ impl State {
         }
     }
 
+    /// Whether a connected queue pair has nothing to do: a look at few words, since programs poll for hundreds of them.
+    fn is_quiet(&self, index: usize) -> bool {
+        let pair = self.queue_pairs.get(index).and_then(Option::as_ref);
+        pair.is_some_and(|pair| {
+            let is_idle = pair.sending.is_empty() && pair.flying.is_empty() && pair.transport != Transport::Datagram;
+            is_idle && pair.connections.first().is_some_and(Connection::is_quiet)
+        })
+    }
+
     fn advance(&mut self, pair: &mut QueuePair) -> Result<(), i32> {
         if pair.state < state::READY_TO_RECEIVE || pair.state == state::ERROR {
             return Ok(());
         }
         for number in 0..pair.connections.len() {
-            self.receive(pair, number)?;
+            if !pair.connections[number].is_silent {
+                self.receive(pair, number)?;
+            }
         }
         if pair.transport != Transport::Datagram {
             self.take_answers(pair)?;
@@ -272,7 +297,7 @@ impl State {
         let count = self.completion_queues.get_mut(queue).and_then(Option::as_mut).map_or(0, |it| it.due(to.len()));
         for at in 0..count {
             let index = self.completion_queues[queue].as_ref().and_then(|it| it.queue_pairs.get(at)).copied();
-            if let Some(index) = index {
+            if let Some(index) = index.filter(|index| !self.is_quiet(*index)) {
                 self.progress(index);
             }
         }

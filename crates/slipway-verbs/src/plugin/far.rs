@@ -23,6 +23,8 @@ const HEADS: usize = 48;
 /// Flags of a record of state.
 const IS_NOT_READY: u8 = 1;
 const IS_CLOSED: u8 = 2;
+/// The sender waits to be told what was consumed of its requests.
+const IS_ASKING: u8 = 4;
 
 /// The words of an end that its peer has to know.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -168,6 +170,11 @@ impl Far {
         Ok(())
     }
 
+    /// Asks the peer to tell what it has consumed, where no record of a request says that this end waits for it.
+    pub(super) fn ask(&mut self, heads: [u64; 2], words: Words) -> Result<(), Errno> {
+        self.put_state(heads, words, IS_ASKING)
+    }
+
     /// Tells the peer how this end is, where that is news. With `now`, also where only counters are.
     pub(super) fn tell(&mut self, heads: [u64; 2], words: Words, now: bool) -> Result<(), Errno> {
         let untold = |ring: usize| heads[ring].saturating_sub(self.told.0[ring]);
@@ -176,12 +183,20 @@ impl Far {
         if words == self.told.1 && !is_news {
             return Ok(());
         }
+        self.put_state(heads, words, 0)
+    }
+
+    fn put_state(&mut self, heads: [u64; 2], words: Words, mut flags: u8) -> Result<(), Errno> {
         self.told.1 = words;
-        let mut flags = 0;
         flags |= if words.is_not_ready { IS_NOT_READY } else { 0 };
         flags |= if words.is_closed { IS_CLOSED } else { 0 };
         let header = Header { kind: kind::STATE, flags, immediate: words.failed, ..Header::default() };
         self.put(header, &[], 0, heads)
+    }
+
+    /// Whether the kernel has all that was sent.
+    pub(super) fn is_flushed(&self) -> bool {
+        self.backlog.is_empty()
     }
 
     /// Sends what waits, as far as there is room.
@@ -303,6 +318,9 @@ impl Far {
                 set(FAILED, header.immediate);
                 set(NOT_READY, (header.flags & IS_NOT_READY != 0).into());
                 set(CLOSED, (header.flags & IS_CLOSED != 0).into());
+                if header.flags & IS_ASKING != 0 {
+                    self.awaited = self.tails[0];
+                }
                 return Ok(());
             }
         };

@@ -189,6 +189,11 @@ impl Consumer {
         Self { place, head: 0, tail: 0 }
     }
 
+    /// Whether nothing has come since the last record was consumed.
+    pub(super) fn is_empty(&self, memory: &Mapping) -> bool {
+        self.tail == self.head && memory.word64(self.place.tail).load(Ordering::Acquire) == self.tail
+    }
+
     /// The header of the next record; none where the ring is empty.
     pub(super) fn next(&mut self, memory: &Mapping) -> Result<Option<Header>, Lie> {
         if self.tail == self.head {

@@ -68,10 +68,16 @@ impl State {
             return Err(i32::try_from(failed).unwrap_or(status::REMOTE_ACCESS));
         }
         if is_closed && (!pair.flying.is_empty() || !pair.sending.is_empty()) {
+            if pair.closed_since.is_none() {
+                // The thread of service counts the time.
+                self.wake_service();
+            }
             let since = *pair.closed_since.get_or_insert_with(Instant::now);
             if since.elapsed() >= pair.retries() {
                 return Err(status::RETRIES_EXCEEDED);
             }
+        } else {
+            pair.closed_since = None;
         }
         match (not_ready, pair.not_ready_since, pair.patience()) {
             (true, None, Some(_)) => pair.not_ready_since = Some(Instant::now()),
@@ -112,7 +118,7 @@ impl State {
         if pair.connections.is_empty() {
             return if pair.sending.is_empty() { Ok(()) } else { Err(status::RETRIES_EXCEEDED) };
         }
-        let mut has_published = false;
+        let (mut has_published, mut is_asking) = (false, false);
         let mut failed = None;
         // Its memory may still be mapped here, but nobody is there: requests wait for the end of their retries.
         let is_gone = pair.transport == Transport::Reliable && pair.connections[0].is_closed();
@@ -123,6 +129,8 @@ impl State {
             match step {
                 Step::Sent | Step::Asked => {
                     let end = pair.connections[0].requests.tail;
+                    // A request of no bytes has no record by which it could say that it waits.
+                    is_asking |= end == before && work.is_signaled;
                     let Work { id, operation, length, is_signaled, pieces, .. } = work;
                     pair.connections[0].tally.asked(operation, length);
                     let awaited = matches!(step, Step::Asked).then_some(Awaited { pieces, done: 0 });
@@ -144,6 +152,9 @@ impl State {
         let connection = &mut pair.connections[0];
         if has_published {
             connection.ring();
+        }
+        if is_asking {
+            connection.ask_for_head();
         }
         let consumed = match pair.transport {
             // Nobody acknowledges: a request is done when it is on its way.
@@ -169,6 +180,10 @@ impl State {
         }
         let number = pair.number;
         let connection = &mut pair.connections[0];
+        if connection.is_silent && work.done == 0 {
+            // An unreliable message is lost. A reliable one does not come here.
+            return Step::Sent;
+        }
         match work.operation {
             Operation::Send => by_ring(connection, work, kind::SEND),
             Operation::Write => self.write(connection, number, work),

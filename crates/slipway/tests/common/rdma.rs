@@ -1,8 +1,10 @@
 //! Programs of verbs, in nodes `a` and `b`.
 
+use std::io::Write as _;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
-use super::{Lab, await_that, told};
+use super::{Lab, Place, await_that, told};
 
 /// A program in a node, which ends within a minute.
 pub fn program(lab: &Lab<'_>, node: &str, words: &[&str]) -> Command {
@@ -24,4 +26,26 @@ pub fn by_rdma_cm(lab: &Lab<'_>, server: &[&str], client: &[&str]) -> String {
     let heard = child.wait_with_output().expect("ended");
     assert!(heard.status.success(), "{server:?}: {}", told(&heard));
     String::from_utf8_lossy(&heard.stdout).into_owned() + &printed
+}
+
+/// Puts a file into a node.
+#[track_caller]
+pub fn put(lab: &Lab<'_>, node: &str, path: &str, bytes: &[u8]) {
+    let mut command = lab.program(node, ["sh", "-c", "mkdir -p $(dirname $0) && cat > $0 && chmod +x $0", path]);
+    let mut child = command.stdin(Stdio::piped()).spawn().expect("started");
+    child.stdin.take().expect("a pipe").write_all(bytes).expect("it is read");
+    assert!(child.wait().expect("ended").success(), "{path}");
+}
+
+/// Runs hpcc by Open MPI on `a` and `b`. Gives what it and Open MPI said: which path the ranks took, too.
+pub fn hpcc(place: &Place, lab: &Lab<'_>) -> String {
+    let input = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/hpcc/hpccinf.txt");
+    let input = std::fs::read_to_string(input).expect("the example's input is there");
+    let input = input.replace("240          Ns", "64           Ns").replace("2            Ps", "1            Ps");
+    for node in ["a", "b"] {
+        put(lab, node, "/tmp/hpcc/hpccinf.txt", input.as_bytes());
+    }
+    let run = ["run", &lab.name, "--on", "a,b", "--mpi", "openmpi", "-e", "OMPI_MCA_pml_base_verbose=10"];
+    let script = "cd /tmp/hpcc && hpcc && if [ $OMPI_COMM_WORLD_RANK = 0 ]; then grep Success= hpccoutf.txt; fi";
+    told(&place.slipway(run.into_iter().chain(["--", "sh", "-c", script])).output().expect("started"))
 }

@@ -1,22 +1,13 @@
 //! More programs that people run on RDMA, and a program of our own that looks at every byte.
 
-use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use super::common::{Lab, Place, await_that, told, verbs};
+use super::common::rdma::{hpcc, put};
+use super::common::{Place, await_that, told, verbs};
 use super::{LAB, PERFTEST, by_rdma_cm, by_tcp, program};
 
 const ADDRESS: &str = "10.64.0.1";
-
-/// Puts a file into a node.
-#[track_caller]
-fn put(lab: &Lab<'_>, node: &str, path: &str, bytes: &[u8]) {
-    let mut command = lab.program(node, ["sh", "-c", "mkdir -p $(dirname $0) && cat > $0 && chmod +x $0", path]);
-    let mut child = command.stdin(Stdio::piped()).spawn().expect("started");
-    child.stdin.take().expect("a pipe").write_all(bytes).expect("it is read");
-    assert!(child.wait().expect("ended").success(), "{path}");
-}
 
 #[test]
 fn each_operation_moves_its_bytes_and_the_rest_is_refused() {
@@ -106,15 +97,6 @@ fn libfabric_ucx_and_hpcc_use_the_device() {
     assert!(said.contains("usec/xfer"), "{said}");
     let said = lab.exec("a", ["ucx_info", "-d"]);
     assert!(said.contains("Transport: rc_verbs") && said.contains("Transport: ud_verbs"), "{said}");
-    let input = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/hpcc/hpccinf.txt");
-    let input = std::fs::read_to_string(input).expect("the example's input is there");
-    let input = input.replace("240          Ns", "64           Ns").replace("2            Ps", "1            Ps");
-    for node in ["a", "b"] {
-        put(&lab, node, "/tmp/hpcc/hpccinf.txt", input.as_bytes());
-    }
-    let run = ["run", &lab.name, "--on", "a,b", "--mpi", "openmpi", "-e", "OMPI_MCA_pml_base_verbose=10"];
-    let script = "cd /tmp/hpcc && hpcc && if [ $OMPI_COMM_WORLD_RANK = 0 ]; then grep Success= hpccoutf.txt; fi";
-    let output = place.slipway(run.into_iter().chain(["--", "sh", "-c", script])).output().expect("started");
-    let said = told(&output);
+    let said = hpcc(&place, &lab);
     assert!(said.contains("Success=1") && said.matches("selected ucx best priority").count() == 2, "{said}");
 }

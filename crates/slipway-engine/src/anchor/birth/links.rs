@@ -35,7 +35,7 @@ impl Nodes {
         let around = Around { alone, lab, lock: blueprint.lock.file().as_fd(), seat: &seat };
         let outcome = act(&mut self.links, &around);
         // A change that failed half-way may have altered some.
-        let altered = self.links.altered();
+        let altered = self.links.altered(&blueprint.lab);
         let ended = self.with_bypasses(alone, blueprint, |bypasses, near| bypasses.set_conditions(near, &altered));
         outcome?;
         Ok(ended?)

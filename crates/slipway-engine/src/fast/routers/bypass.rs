@@ -1,6 +1,5 @@
 //! The routers of a lab as a bypass among others.
 
-use std::collections::BTreeSet;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -13,7 +12,7 @@ use slipway_lab::model::Lab;
 use slipway_lab::policy::Rule;
 
 use super::{MutedSocket, Routers, Seat};
-use crate::bypass::{Bypass, BypassError, Near};
+use crate::bypass::{Altered, Bypass, BypassError, Near};
 
 /// An event that an anchor waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,7 +129,8 @@ impl Bypass for Routers {
         if is_fast { self.replace_all(near).map_err(BypassError::of) } else { Ok(()) }
     }
 
-    fn set_conditions(&mut self, near: &Near<'_>, altered: &BTreeSet<NodeId>) -> Result<u64, BypassError> {
+    fn set_conditions(&mut self, near: &Near<'_>, altered: &Altered) -> Result<u64, BypassError> {
+        let altered = &altered.nodes;
         if self.altered == *altered {
             return Ok(0);
         }

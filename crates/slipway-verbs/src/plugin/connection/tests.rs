@@ -4,7 +4,6 @@ use super::super::ring::{Lie, for_each, kind};
 use super::*;
 use proptest::prelude::*;
 use rustix::fs::{MemfdFlags, fcntl_add_seals, ftruncate, memfd_create};
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 fn ends() -> (Connection, Connection) {
     let memory = memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
@@ -49,6 +48,23 @@ fn a_file_that_may_shrink_is_no_memory_of_a_connection() {
     ftruncate(&memory, MEMORY as u64).unwrap();
     let (bell, _other) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
     assert_eq!(joined(memory, bell, End::First).unwrap_err(), Errno::INVAL);
+}
+
+/// As UCX and Open MPI do: they send datagrams to themselves.
+#[test]
+fn a_queue_pair_that_is_joined_with_itself_rings_itself() {
+    let memory = memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
+    ftruncate(&memory, MEMORY as u64).unwrap();
+    fcntl_add_seals(&memory, SIZED).unwrap();
+    let (bell, _) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+    let mut both = joined(memory, bell, End::Both).unwrap();
+    both.silence(16);
+    assert!(!both.is_closed(), "nobody else has the broker's end");
+    both.sleep(true);
+    assert!(put(&mut both, &mut [7; 100]));
+    both.ring();
+    assert_eq!(rustix::net::recv(both.bell(), &mut [0; 8], RecvFlags::DONTWAIT).unwrap().1, 1);
+    assert_eq!(take(&mut both), Ok(Some(vec![7; 100])));
 }
 
 #[test]

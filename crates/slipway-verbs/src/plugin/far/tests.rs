@@ -64,6 +64,23 @@ fn words_reach_the_peer_and_its_end_is_seen() {
 }
 
 #[test]
+fn an_end_that_asks_is_owed_what_was_consumed() {
+    let (one, other) = streams();
+    let (mut one, mut other) = (far(one), far(other));
+    one.put_request(Header { kind: kind::SEND, ..Header::default() }, &[], 0);
+    other.pull();
+    let header = other.their_requests.next(&other.memory).unwrap().unwrap();
+    other.their_requests.pass(&other.memory, &header);
+    assert!(!other.owes(), "nobody waits for a record without the flag");
+    one.ask_for_head();
+    other.pull();
+    assert!(other.owes());
+    other.ring_for_head();
+    one.pull();
+    assert_eq!(one.requests.consumed(&one.memory), Ok(UNIT as u64));
+}
+
+#[test]
 fn records_beyond_the_room_of_a_ring_cut_the_peer_off() {
     let (one, other) = streams();
     let mut other = far(other);

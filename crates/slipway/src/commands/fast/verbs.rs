@@ -74,6 +74,7 @@ fn links(running: &Running, broker: &BrokerStatus) -> String {
                 match (link.joined, link.relayed) {
                     (false, _) => "not joined",
                     (true, true) => "relay",
+                    (true, false) if running.lab.nodes[link.peer_node].host != broker.host => "host network",
                     (true, false) => "shared memory",
                 }
                 .to_owned(),

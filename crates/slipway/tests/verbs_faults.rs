@@ -1,0 +1,119 @@
+//! Links that are cut, partitions and nodes without power, as programs of verbs see them: as with a device. A message fails after the
+//! retries of its queue pair, and goes on where the link heals before.
+
+mod common;
+
+use std::io::{BufRead as _, BufReader, Lines, Write as _};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+
+use common::rdma::program;
+use common::{Lab, Place};
+
+/// `IBV_WC_RETRY_EXC_ERR`.
+const RETRIES_EXCEEDED: &str = "12";
+/// Times of a retry: half a second in all, and more than a test takes.
+const SHORT: &str = "14";
+const LONG: &str = "20";
+
+fn lab(hosts: u32) -> String {
+    let far = format!("host{hosts}");
+    format!(
+        "hosts: {hosts}\nnetworks: {{net: {{driver: fast, rdma: true}}}}\nnodes:\n  a: {{host: host1}}\n  b: {{host: {far}}}\n"
+    )
+}
+
+/// A program with one end of a connection.
+struct Partner {
+    child: Child,
+    input: ChildStdin,
+    output: Lines<BufReader<ChildStdout>>,
+}
+
+impl Partner {
+    fn start(lab: &Lab<'_>, node: &str, retry: &str) -> Self {
+        let script = include_str!("verbs/partner.py");
+        let mut command = program(lab, node, &["python3", "-c", script, retry]);
+        let mut child = command.stdin(Stdio::piped()).stderr(Stdio::inherit()).spawn().expect("started");
+        let input = child.stdin.take().expect("a pipe");
+        let output = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+        Self { child, input, output }
+    }
+
+    fn says(&mut self) -> String {
+        self.output.next().expect("it says something").expect("text")
+    }
+
+    fn tell(&mut self, line: &str) {
+        self.input.write_all(format!("{line}\n").as_bytes()).expect("it listens");
+    }
+
+    /// Has it send. Gives the status of the last message.
+    #[track_caller]
+    fn sends(&mut self, line: &str) -> String {
+        self.tell(line);
+        self.says()
+    }
+}
+
+impl Drop for Partner {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Programs in both nodes, whose queue pairs are joined.
+fn partners(lab: &Lab<'_>, retry: &str) -> (Partner, Partner) {
+    let [mut a, mut b] = ["a", "b"].map(|node| Partner::start(lab, node, retry));
+    let [of_a, of_b] = [&mut a, &mut b].map(Partner::says);
+    let address = |node: &str| lab.exec(node, ["hostname", "-i"]).split_whitespace().next().map(str::to_owned);
+    a.tell(&format!("{of_b} {}", address("b").expect("an address")));
+    b.tell(&format!("{of_a} {}", address("a").expect("an address")));
+    assert_eq!([a.says(), b.says()], ["joined", "joined"]);
+    assert_eq!(b.sends("once"), "0");
+    (a, b)
+}
+
+fn holds(hosts: u32) {
+    common::verbs::plug_in();
+    let place = Place::new();
+    let lab = place.up(&format!("faults{hosts}"), &lab(hosts));
+    let name = lab.name.as_str();
+    // A message waits while the link is cut, and arrives afterwards. So does one of the other side.
+    let (mut a, mut b) = partners(&lab, LONG);
+    for (part, join) in [
+        (&["cut", name, "b:eth0"][..], &["heal", name, "b:eth0"][..]),
+        (&["partition", name, "a", "b"], &["join", name]),
+    ] {
+        place.run(part);
+        let said = place.run(["fast", "explain", name, "a", "b"]);
+        assert!(said.contains("are refused (EHOSTUNREACH)"), "{said}");
+        a.tell("once");
+        b.tell("once");
+        place.run(join);
+        assert_eq!([a.says(), b.says()], ["0", "0"], "{part:?}");
+        assert_eq!([a.sends("once"), b.sends("once")], ["0", "0"], "after {join:?}");
+    }
+    drop((a, b));
+    // It fails where the cut outlasts the retries.
+    let (_a, mut b) = partners(&lab, SHORT);
+    place.run(["cut", name, "a:eth0"]);
+    assert_eq!(b.sends("until"), RETRIES_EXCEEDED);
+    place.run(["heal", name, "a:eth0"]);
+    // A node without power says nothing. It is not revoked, which would flush the message (5).
+    let (_a, mut b) = partners(&lab, SHORT);
+    place.run(["kill", name, "a", "--how", "hard"]);
+    assert_eq!(b.sends("until"), RETRIES_EXCEEDED);
+    place.run(["start", name, "a"]);
+    partners(&lab, SHORT);
+}
+
+#[test]
+fn faults_within_a_host_are_those_of_a_device() {
+    holds(1);
+}
+
+#[test]
+fn faults_between_hosts_are_those_of_a_device() {
+    holds(2);
+}
