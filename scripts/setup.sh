@@ -56,6 +56,8 @@ TEST=(
   redis-server       # a real server: the example `redis`
   redis-tools        # redis-benchmark
   nginx-light        # a real server: the example `nginx`
+  glusterfs-server   # homes that machines share: the example `homes`
+  glusterfs-client   # the same
   apache2-utils      # ab, its client
   curl               # another
   golang-go          # images: a static Go program alone in its root; the tests of its own sockets
