@@ -27,7 +27,7 @@ mod tests;
 pub use beside::JobFailure;
 pub use error::{Account, ActError};
 pub use folder::{Claim, Folder, Kept, ScenarioError, Standing, Status};
-pub use perform::{Beside, Performance, Restored, play, play_on, restore};
+pub use perform::{Beside, Performance, Restored, play, play_on, play_part, restore};
 pub use platform::{Act, Begun, Happening, Platform};
 pub use player::{Ends, Outcome, Part, Player};
 pub use stage::Stage;

@@ -6,6 +6,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
 use slipway_engine::rsh::Rsh;
 use slipway_lab::model::Machine;
+use slipway_measure::play::Line;
 
 use crate::error::MachineError;
 use crate::message::{Answer, Order, VERSION, receive, send};
@@ -16,6 +17,9 @@ const COMMAND: &str = "machine";
 /// Most bytes of a part's standard error in an account of its end.
 const MOST_SAID: u64 = 2000;
 
+/// Answers of a part.
+pub(crate) type Words = BufReader<ChildStdout>;
+
 /// A channel to a part. Dropped, the part sees the end of its input, and takes down what it has made and nobody kept.
 #[derive(Debug)]
 pub(crate) struct Channel {
@@ -24,7 +28,7 @@ pub(crate) struct Channel {
     shown: String,
     child: Child,
     input: Option<ChildStdin>,
-    output: BufReader<ChildStdout>,
+    output: Option<Words>,
     /// Its process is there for as long as the lab, once that is kept.
     is_of_job: bool,
     /// It is kept.
@@ -50,7 +54,7 @@ impl Channel {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(unreachable)?;
         let (input, output) = (child.stdin.take(), child.stdout.take());
         let output = output.ok_or_else(|| unreachable(io::ErrorKind::BrokenPipe.into()))?;
-        let output = BufReader::new(output);
+        let output = Some(BufReader::new(output));
         Ok(Self { machine: machine.name.clone(), shown: shown.clone(), child, input, output, is_of_job, stays: false })
     }
 
@@ -76,7 +80,8 @@ impl Channel {
 
     /// Waits for the next answer.
     pub(crate) fn answer(&mut self) -> Result<Answer, MachineError> {
-        match receive(&mut self.output) {
+        let Some(output) = &mut self.output else { return Err(self.lost("another reads it".to_owned())) };
+        match receive(output) {
             Ok(Some(answer)) => Ok(answer),
             Ok(None) => {
                 self.input = None;
@@ -109,7 +114,7 @@ impl Channel {
                     return Err(MachineError::Refused { doing, machine: self.machine.clone(), message });
                 }
                 done @ (Answer::Done { .. } | Answer::Image { .. }) => return Ok(done),
-                Answer::Hello { .. } => return Err(self.lost("it greeted twice".to_owned())),
+                other => return Err(self.lost(format!("it answered {other:?}"))),
             }
         }
     }
@@ -119,6 +124,35 @@ impl Channel {
         self.stays = self.is_of_job;
     }
 
+    /// The log of the scenario that the part played last.
+    pub(crate) fn log(&mut self, lab: &str) -> Result<Vec<Line>, MachineError> {
+        self.give(&Order::Log { lab: lab.to_owned() })?;
+        let mut lines = Vec::new();
+        loop {
+            match self.answer()? {
+                Answer::Played { line } => lines.push(*line),
+                Answer::Done { .. } => return Ok(lines),
+                Answer::Failed { message } => {
+                    let (doing, machine) = ("read the scenario's log", self.machine.clone());
+                    return Err(MachineError::Refused { doing, machine, message });
+                }
+                other => return Err(self.lost(format!("it answered {other:?}"))),
+            }
+        }
+    }
+
+    /// The answers, for another thread to wait for. Once.
+    pub(crate) fn words(&mut self) -> Option<Words> {
+        self.output.take()
+    }
+
+    /// Ends the command that leads there: it no longer does.
+    pub(crate) fn abandon(&mut self) {
+        // It is waited for when this is dropped.
+        let _ = self.child.kill();
+    }
+
+    /// The error of a machine that is gone.
     pub(crate) fn lost(&self, reason: String) -> MachineError {
         MachineError::Unreachable { machine: self.machine.clone(), reason, command: self.shown.clone() }
     }

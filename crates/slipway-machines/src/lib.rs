@@ -14,6 +14,7 @@ pub mod down;
 mod error;
 mod images;
 pub mod message;
+pub mod play;
 pub mod serve;
 mod shared;
 pub mod up;

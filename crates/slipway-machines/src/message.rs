@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use slipway_lab::model::{Lab, Secret};
-use slipway_lab::scenario::Order as LabOrder;
+use slipway_lab::scenario::{Order as LabOrder, Schedule};
+use slipway_measure::play::{Begin, Line};
 
 /// The protocol's version. Two that differ do not work together.
 pub const VERSION: u32 = 2;
@@ -54,10 +55,35 @@ pub enum Order {
         /// The order.
         order: Box<LabOrder>,
     },
+    /// Prepares to play its part of a scenario.
+    Play {
+        /// The lab's name.
+        lab: String,
+        /// The events of all machines.
+        schedule: Box<Schedule>,
+        /// The first line of the log, but for its time.
+        begin: Box<Begin>,
+        /// True: changes stay when it is over.
+        keep: bool,
+    },
+    /// Has the part that is prepared begin.
+    Begin {
+        /// The time, on that machine's monotonic clock, nanoseconds.
+        at: u64,
+    },
+    /// Ends the scenario before its time, and takes its changes back.
+    Stop,
+    /// Asks the time.
+    Clock,
+    /// Asks for the log of the scenario that was played last.
+    Log {
+        /// The lab's name.
+        lab: String,
+    },
 }
 
 /// An answer of a machine's part.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
     /// The first line of all.
@@ -87,6 +113,18 @@ pub enum Answer {
         connections: u64,
         /// Notes on limits that hold differently than one might expect.
         notes: Vec<String>,
+    },
+    /// It can begin to play.
+    Prepared,
+    /// The log of its part has a new line.
+    Played {
+        /// The line.
+        line: Box<Line>,
+    },
+    /// Its monotonic clock.
+    Clock {
+        /// The time, nanoseconds.
+        now: u64,
     },
     /// It is not, and nothing of it stays.
     Failed {

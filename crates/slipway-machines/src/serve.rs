@@ -5,10 +5,14 @@ use std::time::Duration;
 
 use slipway_engine::lab::{Passing, Progress, Running, down, up_in_passing};
 use slipway_engine::machine::Machine;
+use slipway_engine::scenario::Folder;
 use slipway_lab::model::{Lab, Secret};
+use slipway_measure::play::Line;
 
 use crate::images;
 use crate::message::{Answer, Order, VERSION, receive, send};
+use crate::play::clock::now;
+use crate::play::part;
 use crate::shared;
 
 /// Serves until the coordinator closes its end. A part that the coordinator did not keep goes down again. Where `stay`, one
@@ -17,7 +21,7 @@ use crate::shared;
 ///
 /// # Errors
 /// When the coordinator cannot be answered, or sends what is no order.
-pub fn serve(machine: &Machine, stay: bool, from: &mut impl BufRead, to: &mut impl Write) -> io::Result<()> {
+pub fn serve(machine: &Machine, stay: bool, from: &mut impl BufRead, to: &mut (impl Write + Send)) -> io::Result<()> {
     send(to, &Answer::Hello { protocol: VERSION, version: env!("CARGO_PKG_VERSION").to_owned() })?;
     let (mut made, mut kept) = (None, None);
     let served = orders(machine, stay, from, to, &mut made, &mut kept);
@@ -30,7 +34,7 @@ fn orders(
     machine: &Machine,
     stay: bool,
     from: &mut impl BufRead,
-    to: &mut impl Write,
+    to: &mut (impl Write + Send),
     made: &mut Option<Passing>,
     kept: &mut Option<Passing>,
 ) -> io::Result<()> {
@@ -56,13 +60,26 @@ fn orders(
                 .and_then(|running| running.give(*order))
                 .map(|given| Answer::Done { was_there: true, connections: given.connections, notes: given.notes })
                 .map_err(|error| error.to_string()),
+            play @ Order::Play { .. } => return part::relay(&play, from, to),
+            Order::Clock => Ok(Answer::Clock { now: now() }),
+            Order::Log { lab } => log(machine, &lab, to),
+            Order::Begin { .. } | Order::Stop => Err("play a scenario: none is prepared".to_owned()),
         };
         send(to, &outcome.unwrap_or_else(|message| Answer::Failed { message }))?;
     }
     Ok(())
 }
 
-fn make(machine: &Machine, mut lab: Lab, secret: Secret, to: &mut impl Write) -> Result<Passing, String> {
+fn log(machine: &Machine, lab: &str, to: &mut impl Write) -> Result<Answer, String> {
+    let played = Folder::of(&machine.labs.lab(lab)).log().map_err(|error| error.to_string())?;
+    let lines = played.into_iter().flat_map(|played| std::iter::once(Line::Begin(played.begin)).chain(played.lines));
+    for line in lines {
+        send(to, &Answer::Played { line: Box::new(line) }).map_err(|error| error.to_string())?;
+    }
+    Ok(Answer::done())
+}
+
+fn make(machine: &Machine, mut lab: Lab, secret: Secret, to: &mut (impl Write + Send)) -> Result<Passing, String> {
     lab.part.secret = Some(secret);
     // A coordinator that is gone is seen once the part is made.
     let mut tell = |progress| {

@@ -14,6 +14,7 @@
 //! | `clock` | when the scenario's clock stopped or went on | [`Clock`] |
 //! | `load` | every second | [`Load`] |
 //! | `restored` | when a change was taken back because the playing was over | [`Restored`] |
+//! | `clocks` | with several machines: before the first event, every ten seconds, and at the end | [`Clocks`] |
 //! | `end` | last line; absent while it plays, and after the player was killed | [`End`] |
 //!
 //! Times called `at`, `due`, `begun` and `done` are nanoseconds of the scenario's clock, which begins with the scenario
@@ -101,9 +102,26 @@ pub struct Event {
     /// The event whose change it takes back, where that is what it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restores: Option<usize>,
+    /// The machines that carried it out, of a lab over several. The event's own times are then the first `begun`, and the
+    /// last `done` and `late`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub machines: Vec<OnMachine>,
     /// The outcome.
     #[serde(flatten)]
     pub outcome: Outcome,
+}
+
+/// A machine's part of an event. Times are nanoseconds of the scenario's clock, as that machine has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OnMachine {
+    /// The machine's name.
+    pub machine: String,
+    /// When it began to act there. `None`: it did not.
+    pub begun: Option<u64>,
+    /// When it had acted there.
+    pub done: Option<u64>,
+    /// How late it was there, as [`Event::late`].
+    pub late: Option<u64>,
 }
 
 /// The outcome of an event.
@@ -183,12 +201,29 @@ pub struct Clock {
 }
 
 /// How busy the machine was since the line before.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Load {
     /// Time on the scenario's clock, in nanoseconds.
     pub at: u64,
     /// Share of processor time that was not idle, 0 to 1.
     pub busy: f64,
+    /// The machine, of a lab over several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<String>,
+}
+
+/// How far a machine's clock has moved from the coordinator's since the scenario began.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Clocks {
+    /// Time on the scenario's clock, in nanoseconds.
+    pub at: u64,
+    /// The machine.
+    pub machine: String,
+    /// Its clock less the coordinator's, in nanoseconds. Zero when the scenario begins: the coordinator told it the
+    /// beginning on its own clock.
+    pub offset: i64,
+    /// How far the true offset can be from that, in nanoseconds.
+    pub uncertainty: u64,
 }
 
 /// A change was taken back because the playing was over.
@@ -201,6 +236,9 @@ pub struct Restored {
     /// The reason of the failure, where there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
+    /// The machine, of a lab over several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<String>,
 }
 
 /// The last line: the end of the playing.
@@ -236,6 +274,8 @@ pub enum Line {
     Load(Load),
     /// See there.
     Restored(Restored),
+    /// See there.
+    Clocks(Clocks),
     /// The last.
     End(End),
     /// Of a later version: passed over.
@@ -255,6 +295,7 @@ impl Line {
             | Self::Clock(Clock { at, .. })
             | Self::Load(Load { at, .. })
             | Self::Restored(Restored { at, .. })
+            | Self::Clocks(Clocks { at, .. })
             | Self::End(End { at, .. }) => Some(*at),
             Self::Event(event) => event.done.or(event.begun),
         }
@@ -462,6 +503,7 @@ mod tests {
             nodes: vec![NodeId(0)],
             kind: "cut".to_owned(),
             restores: None,
+            machines: Vec::new(),
             outcome: Outcome::Done { note: None },
         })
     }
@@ -489,9 +531,10 @@ mod tests {
 
     #[test]
     fn a_machine_that_could_not_keep_up_raises_alarms() {
-        let calm = Summary::of([event(0, 3), Line::Load(Load { at: 1, busy: 0.5 })].iter(), Vec::new());
+        let calm = Summary::of([event(0, 3), Line::Load(Load { at: 1, busy: 0.5, machine: None })].iter(), Vec::new());
         assert_eq!((calm.done, calm.alarms.len()), (1, 0));
-        let late = Summary::of([event(0, LATE + 1), Line::Load(Load { at: 1, busy: 0.99 })].iter(), Vec::new());
+        let late =
+            Summary::of([event(0, LATE + 1), Line::Load(Load { at: 1, busy: 0.99, machine: None })].iter(), Vec::new());
         assert_eq!(late.alarms.len(), 2, "{late:?}");
     }
 }

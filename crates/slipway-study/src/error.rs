@@ -10,6 +10,7 @@ use slipway_engine::lab::{DownError, LabError, UpError};
 use slipway_engine::scenario::ScenarioError;
 use slipway_image::ImageError;
 use slipway_lab::plan::PlanError;
+use slipway_machines::MachineError;
 use slipway_measure::play::PlayError;
 use slipway_measure::record::RecordError;
 use slipway_verify::VerifyError;
@@ -70,6 +71,12 @@ pub enum StudyError {
     /// A scenario did not play.
     #[error(transparent)]
     Scenario(#[from] ScenarioError),
+    /// Another machine of the lab.
+    #[error(transparent)]
+    Machine(#[from] MachineError),
+    /// A lab over several machines is asked for what those cannot do yet.
+    #[error("{0} on a lab over several machines: that is not there yet")]
+    Machines(&'static str),
     /// Links were not measured.
     #[error(transparent)]
     Verify(#[from] VerifyError),

@@ -1,5 +1,6 @@
 //! Playing a scenario on a lab, beside a job or alone, and keeping its log and the page made of it.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use slipway_document::units::Seconds;
@@ -8,6 +9,8 @@ use slipway_engine::lab::Running;
 use slipway_engine::scenario::{self, Beside, Ends, Folder, JobFailure, Kept, Performance};
 use slipway_engine::state::StateRoot;
 use slipway_lab::model::{Job, Lab};
+use slipway_machines::play::{self as machines, Score};
+use slipway_machines::rsh::Rsh;
 use slipway_measure::check::CheckedPath;
 use slipway_measure::play::{Begin, Played};
 use slipway_measure::report;
@@ -70,6 +73,9 @@ pub fn on(
     events: &mut Events<'_>,
 ) -> Result<Done, StudyError> {
     let lab = running.lab.name.clone();
+    if running.lab.machines.len() > 1 {
+        return over_machines(&running.lab, plan, events);
+    }
     let claim = Folder::of(running.dir()).claim()?;
     let limits = running.all_limits()?;
     let checks = check::before(&running, plan.verify, events)?;
@@ -85,6 +91,22 @@ pub fn on(
     let performed =
         scenario::play(labs, running, claim, &kept, begin, beside, &mut |line| events(Event::Played(line)))?;
     done(lab, folder, checks, performed)
+}
+
+/// Plays on a lab over several machines, each of which plays its own part.
+fn over_machines(lab: &Lab, plan: &Plan, events: &mut Events<'_>) -> Result<Done, StudyError> {
+    if plan.job.is_some() {
+        return Err(StudyError::Machines("play beside a job"));
+    }
+    if plan.verify.is_some() {
+        return Err(StudyError::Machines("measure links before a scenario"));
+    }
+    let rsh = Rsh::from_env().map_err(|error| StudyError::io("find the remote shell")(io::Error::other(error)))?;
+    let folder = plan.output.make("play", &lab.name)?;
+    let begin = plan.script.begin(lab, &plan.command)?;
+    let score = Score { lab, schedule: &plan.script.schedule, begin, keep: plan.keep, folder: &folder };
+    let (played, signal) = machines::play(&rsh, score, &mut |line| events(Event::Played(line)))?;
+    done(lab.name.clone(), folder, Vec::new(), Performance { played, job: None, signal })
 }
 
 /// Plays on a lab that is up for as long as the playing takes. `lab` is what `source` describes.
@@ -107,6 +129,9 @@ pub fn file(
 /// # Errors
 /// When there is none, or it cannot go on.
 pub fn resume(labs: &StateRoot, running: Running, events: &mut Events<'_>) -> Result<Done, StudyError> {
+    if running.lab.machines.len() > 1 {
+        return Err(StudyError::Machines("go on with a scenario"));
+    }
     let lab = running.lab.name.clone();
     let scenario = Folder::of(running.dir());
     let claim = scenario.claim()?;

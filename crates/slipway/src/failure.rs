@@ -148,6 +148,7 @@ impl From<StudyError> for Failure {
             StudyError::Down(error) => return error.into(),
             StudyError::Job(error) => return error.into(),
             StudyError::Scenario(error) => return error.into(),
+            StudyError::Machine(error) => return error.into(),
             StudyError::Verify(error) => return error.into(),
             StudyError::Io { ref source, .. } => exit_of(source),
             StudyError::Output { .. } => {
@@ -162,6 +163,7 @@ impl From<StudyError> for Failure {
                 return Self::usage(format!("{error}{hint}"));
             }
             StudyError::NoScenario(_)
+            | StudyError::Machines(_)
             | StudyError::Trace { .. }
             | StudyError::Plan { .. }
             | StudyError::Room { .. }

@@ -1,5 +1,6 @@
 //! A scenario played on a running lab, from the first line of its log to the last; and a lab put back as it was.
 
+use std::io;
 use std::time::SystemTime;
 
 use serde::Serialize;
@@ -71,6 +72,47 @@ pub fn play<T: Serialize + DeserializeOwned>(
     finish(stage, played)
 }
 
+/// Plays one machine's part of a scenario, from a time that a coordinator says once every machine is `ready`: a time of this
+/// machine's monotonic clock, nanoseconds. An interrupt ends it early, as ever.
+///
+/// The caller must have one thread, and have made `kept.folder`.
+///
+/// # Errors
+/// As [`play`], and when `ready` fails; then nothing was changed.
+pub fn play_part(
+    root: &StateRoot,
+    running: Running,
+    claim: Claim,
+    kept: &Kept,
+    begin: Begin,
+    ready: impl FnOnce() -> io::Result<u64>,
+    show: &mut dyn FnMut(&Line),
+) -> Result<Outcome, ScenarioError> {
+    let folder = Folder::of(running.dir());
+    folder.begin(kept)?;
+    let lab = running.lab.clone();
+    let mut stage = Stage::open(root, running, claim, kept.limits.clone(), kept.folder.clone())?;
+    stage.prepare(&kept.schedule);
+    let origin = match ready() {
+        Ok(origin) => origin,
+        Err(error) => {
+            stage.settle();
+            return Err(ScenarioError::io("wait for the scenario's beginning")(error));
+        }
+    };
+    let first = Line::Begin(Begin { started: wall(SystemTime::now()), ..begin });
+    let mut log = Log::begin(&folder, &kept.folder, &first)?;
+    let part = Part { lab: &lab, schedule: &kept.schedule, ends: kept.ends, keep: kept.keep };
+    let alive = stage.alive();
+    let mut write = |line: &Line| {
+        show(line);
+        log.write(line)
+    };
+    let played = Player::new(part, &mut stage, alive, &mut write).beginning_at(origin).play();
+    stage.settle();
+    played.map_err(ScenarioError::io("play the scenario"))
+}
+
 /// Goes on with a scenario whose player was killed. A job beside it ended with its player.
 ///
 /// # Errors
@@ -102,10 +144,7 @@ pub fn play_on(
     finish(stage, played)
 }
 
-fn finish<T: DeserializeOwned>(
-    mut stage: Stage,
-    played: std::io::Result<Outcome>,
-) -> Result<Performance<T>, ScenarioError> {
+fn finish<T: DeserializeOwned>(mut stage: Stage, played: io::Result<Outcome>) -> Result<Performance<T>, ScenarioError> {
     stage.settle();
     let job = stage.end_job()?.map(|outcome| {
         serde_json::from_value(outcome?)

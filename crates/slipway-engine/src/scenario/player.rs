@@ -105,11 +105,22 @@ impl<'a, 'p, P: Platform> Player<'a, 'p, P> {
         }
     }
 
+    /// The same, beginning at a time of the platform's clock.
+    #[must_use]
+    pub fn beginning_at(self, origin: u64) -> Self {
+        Self { origin, ..self }
+    }
+
     /// Plays to the end.
     ///
     /// # Errors
     /// When the log cannot be written, or the machine refuses to wait. What was changed is taken back all the same.
     pub fn play(mut self) -> io::Result<Outcome> {
+        while self.stop.is_none() && self.platform.now() < self.origin {
+            for happening in self.platform.wait(Some(self.origin))? {
+                self.note(happening)?;
+            }
+        }
         self.whole_play(&[])
     }
 
@@ -191,9 +202,10 @@ impl<'a, 'p, P: Platform> Player<'a, 'p, P> {
         Ok(())
     }
 
-    /// The scenario's time.
+    /// The scenario's time; zero before it begins.
     fn at(&self) -> u64 {
-        self.paused.unwrap_or_else(|| self.platform.now().wrapping_sub(self.origin))
+        self.paused
+            .unwrap_or_else(|| self.platform.now().wrapping_sub(self.origin).cast_signed().max(0).cast_unsigned())
     }
 
     /// Until when there is nothing to do by oneself, on the platform's clock.
@@ -331,7 +343,7 @@ impl<'a, 'p, P: Platform> Player<'a, 'p, P> {
                 self.stop = Some(why);
                 Ok(())
             }
-            Happening::Load(busy) => self.write(Line::Load(Load { at, busy })),
+            Happening::Load(busy) => self.write(Line::Load(Load { at, busy, machine: None })),
         }
     }
 
@@ -375,7 +387,7 @@ impl<'a, 'p, P: Platform> Player<'a, 'p, P> {
 
     fn restored(&mut self, number: usize, result: Result<(), ActError>) -> io::Result<()> {
         let failed = result.err().map(|error| error.to_string());
-        self.write(Line::Restored(Restored { at: self.at(), number, failed }))
+        self.write(Line::Restored(Restored { at: self.at(), number, failed, machine: None }))
     }
 
     fn clock(at: u64, goes: bool, why: &str) -> Line {
@@ -402,6 +414,7 @@ impl<'a, 'p, P: Platform> Player<'a, 'p, P> {
             nodes: words::nodes(self.part.schedule, action),
             kind: words::kind(action).to_owned(),
             restores: if let Action::Restore { event } = action { Some(*event) } else { None },
+            machines: Vec::new(),
             outcome,
         }))
     }

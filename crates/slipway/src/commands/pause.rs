@@ -45,6 +45,11 @@ pub(super) fn ask<O: Operation<Service = PlayerRequest, Reply = ()>>(
     DryRun { dry_run }: DryRun,
 ) -> Result<Exit, Failure> {
     let running = labs::running(&context.root, lab)?;
+    if running.lab.machines.len() > 1 {
+        return Err(Failure::usage(format!(
+            "{verb} a scenario over several machines: each plays by its own clock, and no word stops all at the same time\nHint: Ctrl-C ends the scenario on all machines"
+        )));
+    }
     let folder = Folder::of(running.dir());
     let asked = Asked { lab: running.lab.name.clone(), action: verb, dry_run };
     if dry_run {

@@ -117,10 +117,16 @@ fn words(line: &Line) -> Option<String> {
             program.code,
             program.node
         )),
-        Line::Restored(play::Restored { at, number, failed: Some(why) }) => {
+        Line::Restored(play::Restored { at, number, failed: Some(why), .. }) => {
             Some(format!("{} event {number} could not be taken back: failed to {why}", seconds(*at)))
         }
-        Line::Begun(_) | Line::Program(_) | Line::Restored(_) | Line::Load(_) | Line::End(_) | Line::Unknown => None,
+        Line::Begun(_)
+        | Line::Program(_)
+        | Line::Restored(_)
+        | Line::Load(_)
+        | Line::Clocks(_)
+        | Line::End(_)
+        | Line::Unknown => None,
     }
 }
 
