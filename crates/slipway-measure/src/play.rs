@@ -118,7 +118,7 @@ pub struct OnMachine {
     pub machine: String,
     /// When it began to act there. `None`: it did not.
     pub begun: Option<u64>,
-    /// When it had acted there.
+    /// The time when it had acted on that machine.
     pub done: Option<u64>,
     /// How late it was there, as [`Event::late`].
     pub late: Option<u64>,

@@ -4,7 +4,7 @@ use super::clock::{Filter, Offset, Trip, now};
 use crate::channel::Channel;
 use crate::message::Order;
 
-/// How far a machine is.
+/// The state of a machine in a scenario.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stand {
     /// It prepares.
