@@ -84,6 +84,7 @@ fn holds(hosts: u32) {
     for (part, join) in [
         (&["cut", name, "b:eth0"][..], &["heal", name, "b:eth0"][..]),
         (&["partition", name, "a", "b"], &["join", name]),
+        (&["freeze", name, "a"], &["thaw", name, "a"]),
     ] {
         place.run(part);
         let said = place.run(["fast", "explain", name, "a", "b"]);
