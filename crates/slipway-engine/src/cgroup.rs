@@ -9,6 +9,7 @@ use slipway_sys::cgroup::{CgroupError, Controller, DiskLimits, Group, Hierarchy,
 use slipway_sys::ns::in_first_user_namespace;
 
 use crate::disk::{NodeDisk, limit_own_device};
+use crate::hierarchy::of_new;
 use crate::state::LabDir;
 
 /// A node's limits, in the kernel's terms.
@@ -98,7 +99,7 @@ impl LabGroups {
         disks: &List<NodeId, Option<NodeDisk>>,
     ) -> Result<Option<Self>, CgroupError> {
         let make = || {
-            let hierarchy = Hierarchy::detect()?;
+            let hierarchy = of_new(lab, dir)?;
             let plans: List<NodeId, Plan> = lab
                 .nodes
                 .iter()

@@ -21,6 +21,7 @@ use slipway_sys::block::{Device, LoopDevice, attached, free};
 use slipway_sys::cgroup::{CgroupError, Controller, DiskLimits, Hierarchy, Limits};
 use slipway_sys::mount::{MountError, mount_device};
 
+use crate::hierarchy::of_lab;
 use crate::state::{LabDir, StateError};
 
 /// The store of a node's `/scratch`.
@@ -229,7 +230,7 @@ fn attach(node: &Node, scratch: &Path) -> Result<NodeDisk, DiskError> {
 /// and no limit stays on a loop device that somebody else will use.
 pub(crate) fn lift(dir: &LabDir, scratch: &Path) -> Result<(), CgroupError> {
     let Ok(disks) = dir.read_disks() else { return Ok(()) };
-    let Ok(hierarchy) = Hierarchy::detect() else { return Ok(()) };
+    let Ok(hierarchy) = of_lab(dir) else { return Ok(()) };
     let others: Vec<Device> = attached(Path::new("/"))
         .unwrap_or_default()
         .into_iter()

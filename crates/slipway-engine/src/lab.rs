@@ -38,6 +38,7 @@ pub use tune::{TuningError, tunings};
 pub use up::{Passing, Progress, up, up_in_passing};
 
 use crate::bypasses;
+use crate::hierarchy::of_lab;
 use crate::protocol::{self, CallError, Descriptor, Operation, Request, State};
 use crate::state::{LabDir, NodeStatus, StateError, StateRoot};
 
@@ -137,7 +138,8 @@ impl Running {
         if !state.ready || !state.anchor.is_alive() {
             return Err(StateError::NotRunning(name.to_owned()).into());
         }
-        Ok(Self { dir, lab, state, cgroups: Hierarchy::detect().ok() })
+        let cgroups = of_lab(&dir).ok();
+        Ok(Self { dir, lab, state, cgroups })
     }
 
     /// Whether it still is: another process may take it down at any time.

@@ -16,6 +16,7 @@ pub mod exec;
 pub mod facts;
 pub mod fast;
 mod guard;
+mod hierarchy;
 pub mod job;
 mod kernel;
 pub mod lab;

@@ -45,6 +45,30 @@ fn a_job_has_a_lab_over_its_machines() {
 }
 
 #[test]
+fn nodes_groups_lie_below_the_jobs() {
+    let slurm = Slurm::new(2);
+    slurm.file("lab.yaml", "lab: held\nnodes: {n: {count: 2, memory: 64MiB}}\n");
+    let job = slurm.submit(
+        2,
+        "set -e\n\
+         slipway up lab.yaml\n\
+         find /sys/fs/cgroup -path \"*/job_$SLURM_JOB_ID/slipway*/n[12]\"\n\
+         slipway set held n2 memory=32MiB\n\
+         cat $(find /sys/fs/cgroup -path \"*/job_$SLURM_JOB_ID/slipway/*/n2/memory.limit_in_bytes\" -o \
+         -path \"*/job_$SLURM_JOB_ID/slipway/*/n2/memory.max\")\n\
+         slipway --json ps held > ps.json\n\
+         slipway down held\n",
+    );
+    assert_eq!(slurm.end_of(&job).0, "COMPLETED", "{}", slurm.output());
+    let output = slurm.output();
+    let folders = |node: &str| output.lines().filter(|line| line.ends_with(node) && line.contains("memory")).count();
+    assert!(folders("/n1") == 1 && folders("/n2") == 1 && output.contains(&(32 << 20).to_string()), "{output}");
+    let left = std::process::Command::new("find").args(["/sys/fs/cgroup", "-name", &format!("job_{job}")]).output();
+    assert_eq!(String::from_utf8_lossy(&left.expect("find can be started").stdout), "", "Slurm could remove its own");
+    assert_eq!(slurm.remains(), [""; 0]);
+}
+
+#[test]
 fn a_job_gives_no_more_than_it_has() {
     let slurm = Slurm::new(2);
     slurm.file("lab.yaml", "lab: large\nnodes: {n: {count: 2, cpu: 2 cores}}\n");

@@ -9,6 +9,7 @@ use rustix::process::Signal;
 use serde::Serialize;
 use slipway_sys::cgroup::{CgroupError, Hierarchy};
 
+use crate::hierarchy::of_lab;
 use crate::network::NetworkError;
 use crate::state::{LabDir, StateError, StateRoot};
 use crate::{disk, network};
@@ -150,7 +151,7 @@ pub(super) fn clean(dir: &LabDir) -> Result<(), DownError> {
     let mut note = |result: Result<(), Remains>| errors.extend(result.err());
     let scratch = dir.scratch();
     note(disk::lift(dir, &scratch).map_err(Remains::from));
-    note(remove_groups(dir.shared_name()).map_err(Remains::from));
+    note(remove_groups(dir).map_err(Remains::from));
     note(remove_devices(dir).map_err(Remains::from));
     note(disk::detach(&scratch).map_err(|source| Remains::Loops { scratch: scratch.clone(), source }));
     note(match fs::remove_dir_all(&scratch) {
@@ -171,9 +172,9 @@ fn remove_devices(dir: &LabDir) -> Result<(), NetworkError> {
 }
 
 /// Ends whatever still runs in the lab's control groups and removes them. A machine without any has nothing to remove.
-fn remove_groups(lab: &str) -> Result<(), CgroupError> {
-    let Ok(cgroups) = Hierarchy::detect() else { return Ok(()) };
-    let Some(group) = cgroups.open_lab(lab)? else { return Ok(()) };
+fn remove_groups(dir: &LabDir) -> Result<(), CgroupError> {
+    let Ok(cgroups) = of_lab(dir) else { return Ok(()) };
+    let Some(group) = cgroups.open_lab(dir.shared_name())? else { return Ok(()) };
     group.kill()?;
     group.remove()?;
     cgroups.remove_top()

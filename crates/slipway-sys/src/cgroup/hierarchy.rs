@@ -24,13 +24,13 @@ pub enum Mode {
 }
 
 /// Where control groups are mounted, and which version has which controller.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hierarchy {
     unified: Option<Unified>,
     pub(super) legacy: BTreeMap<Controller, PathBuf>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Unified {
     path: PathBuf,
     controllers: BTreeSet<Controller>,
@@ -78,6 +78,36 @@ impl Hierarchy {
             (None, false) => Err(CgroupError::NoFreezer),
             _ => Ok(Self { unified, legacy }),
         }
+    }
+
+    /// The same, with everything made below the folder `top` that this process is in, as with a batch system's job. Hierarchies
+    /// where it is in none of that name stay as they are.
+    ///
+    /// # Errors
+    /// When the process's own groups cannot be read.
+    pub fn below(self, top: &str) -> Result<Self, CgroupError> {
+        let path = Path::new("/proc/self/cgroup");
+        let own = fs::read_to_string(path).map_err(failed("read", path))?;
+        Ok(self.below_in(top, &own))
+    }
+
+    /// The pure part of [`Hierarchy::below`]: `own` is `/proc/self/cgroup` (`cgroups(7)`).
+    #[must_use]
+    pub fn below_in(mut self, top: &str, own: &str) -> Self {
+        for line in own.lines() {
+            let mut fields = line.splitn(3, ':').skip(1);
+            let (Some(controllers), Some(group)) = (fields.next(), fields.next()) else { continue };
+            let Some(folder) = up_to(top, group) else { continue };
+            if controllers.is_empty() {
+                self.unified.iter_mut().for_each(|unified| unified.path.push(&folder));
+            }
+            for (controller, path) in &mut self.legacy {
+                if controllers.split(',').any(|one| one == controller.legacy_name()) {
+                    path.push(&folder);
+                }
+            }
+        }
+        self
     }
 
     /// The versions in use.
@@ -241,6 +271,14 @@ pub(super) fn make_below(mount: &Path, lab: &str, part: &Part) -> Result<Folder,
         part.prepare_children(&made)?;
         return Ok(made);
     }
+}
+
+/// The beginning of a group's path, up to the folder of this name; relative to the mount.
+fn up_to(top: &str, group: &str) -> Option<PathBuf> {
+    let parts: Vec<&str> = group.split('/').filter(|part| !part.is_empty()).collect();
+    let end = parts.iter().position(|&part| part == top)?;
+    // Of a group outside of this control group namespace only the way up is known.
+    (!parts.contains(&"..")).then(|| parts[..=end].iter().collect())
 }
 
 fn why_missing(controller: Controller) -> String {

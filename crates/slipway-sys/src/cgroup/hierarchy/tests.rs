@@ -96,3 +96,26 @@ fn names_cannot_lead_out_of_the_folder() {
         assert!(matches!(v1.open_node("lab", name), Err(CgroupError::BadName(_))), "{name:?}");
     }
 }
+
+#[test]
+fn groups_of_a_job_lie_below_the_jobs() {
+    let own = "7:freezer:/slurm/uid_0/job_12/step_batch\n3:cpuset:/slurm/uid_0/job_123\n1:cpu,cpuacct:/slurm/uid_0/job_12/step_0/task_0\n0::/\n";
+    let needed = set([Controller::Cpu, Controller::Cpuset]);
+    let v1 = Hierarchy::parse(V1, "").expect("usable").below_in("job_12", own);
+    let job = "slurm/uid_0/job_12";
+    let all = [
+        format!("/sys/fs/cgroup/freezer/{job}"),
+        format!("/sys/fs/cgroup/cpu,cpuacct/{job}"),
+        "/sys/fs/cgroup/cpuset".to_owned(),
+    ];
+    assert_eq!(paths(&v1, &needed), all);
+    let v2 = Hierarchy::parse(V2, "cpu\n").expect("usable");
+    let own = "0::/system.slice/slurmstepd.scope/job_12/step_0/user/task_0\n";
+    let below = v2.clone().below_in("job_12", own);
+    assert_eq!(paths(&below, &set([])), ["/sys/fs/cgroup/system.slice/slurmstepd.scope/job_12"]);
+    assert_eq!(
+        v2.clone().below_in("job_12", "0::/../../job_12\nnonsense\n::\n"),
+        v2,
+        "and stays where nobody knows it"
+    );
+}
