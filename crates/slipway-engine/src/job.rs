@@ -4,33 +4,46 @@
 //! on the first node; that launcher reaches the others through [`agent`], Slipway in the part of `ssh`, which hands the
 //! command and its standard input and output over a socket to this process, which enters the node ([`service`]).
 //!
+//! A node on another machine has a [part] of the job there. The remote shell carries its programs' streams over one
+//! [link], so nothing on the lab's network changes, and a machine's ssh server meets one connection a job.
+//!
 //! In each node a job has a control group of its own, so that its end is the end of everything that it started; where this
 //! process is killed, by its [guard](crate::guard).
 
 pub mod agent;
 mod attend;
+mod far;
+mod link;
+mod local;
 mod mpi;
+mod nodes;
 mod output;
+mod part;
+mod parts;
 mod protocol;
 mod service;
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use slipway_lab::id::NodeId;
 use slipway_lab::model::{Job, Lab};
-use slipway_sys::cgroup::{CgroupError, Group};
+use slipway_sys::cgroup::CgroupError;
 
-use crate::exec::{Entry, ExecError, Exit, Launcher, Program};
-use crate::guard::Guard;
+use crate::exec::{ExecError, Exit, Launcher, Program};
 use crate::lab::{LabError, Running};
+use crate::rsh::RshError;
 use attend::{Attention, Task};
+use local::Locals;
+use nodes::{Nodes, Place};
+use parts::Parts;
 use service::Service;
 
 pub use output::{Line, Stream};
+pub use part::serve;
 
 /// Why a job did not run, or not to its end.
 #[derive(Debug, thiserror::Error)]
@@ -47,6 +60,17 @@ pub enum JobError {
     /// The job cannot be, whatever the machine.
     #[error("run the job: {0}")]
     Impossible(String),
+    /// A part on another machine did not do as asked.
+    #[error("{reason}")]
+    Elsewhere {
+        /// As a shell would exit.
+        code: u8,
+        /// The reason, with its hint.
+        reason: String,
+    },
+    /// The way to other machines.
+    #[error(transparent)]
+    Rsh(#[from] RshError),
     /// A file or a system call.
     #[error("{doing}: {source}")]
     Io {
@@ -63,10 +87,22 @@ impl JobError {
         move |source| Self::Io { doing, source }
     }
 
+    fn nobody_here(lab: &Running, job: &Job) -> Self {
+        let machines = job.nodes.iter().map(|&node| &lab.lab.machines[lab.lab.machine_of(node)].name);
+        let machine = machines.map(String::as_str).next().unwrap_or_default();
+        Self::Impossible(format!(
+            "none of its nodes is on this machine, and an MPI launcher starts in one that is\nHint: run it on machine {machine}, or add a node of this machine to --on"
+        ))
+    }
+
     /// The exit code that fits: a shell's for programs that did not start, 125 otherwise.
     #[must_use]
     pub fn code(&self) -> u8 {
-        if let Self::Exec(error) = self { error.code() } else { 125 }
+        match self {
+            Self::Exec(error) => error.code(),
+            Self::Elsewhere { code, .. } => *code,
+            _ => 125,
+        }
     }
 }
 
@@ -108,17 +144,6 @@ pub struct Ran {
     pub code: u8,
 }
 
-/// A node of the job.
-#[derive(Debug)]
-struct Place {
-    entry: Entry,
-    /// The job's own group in the node.
-    group: Option<Group>,
-    addresses: Vec<std::net::IpAddr>,
-    /// The node's PID namespace, by inode.
-    namespace: u64,
-}
-
 /// Runs a job on a running lab and waits for it. Each line that a program prints goes to `line`, and into
 /// `folder/NODE.stdout` and `NODE.stderr`. Programs read nothing.
 ///
@@ -134,18 +159,17 @@ pub fn run(lab: &Running, job: &Job, folder: &Path, line: &mut dyn FnMut(Line<'_
     fs::create_dir_all(folder).map_err(JobError::io(format!("make {}", folder.display())))?;
     let launcher = Launcher::new().map_err(JobError::io("prepare to start programs"))?;
     let name = format!("job-{}", std::process::id());
-    let mut places = Places::default();
+    let mut locals = Locals::default();
+    let mut places = Vec::new();
     for &node in &job.nodes {
-        places.all.push(place(lab, node, &name)?);
+        places.push(Place::open(lab, node, &name, &mut locals)?);
     }
     let shared = lab.dir().join("node").join(&name);
-    let guard = Guard::post(|| {
-        // Whom could it tell? What stays, `down` finds.
-        let _ = places.end();
+    locals.post(|| {
         let _ = fs::remove_dir_all(&shared);
-    });
-    places.guard = Some(guard.map_err(JobError::io("post the job's guard"))?);
-    let before: Vec<u64> = places.all.iter().map(sent).collect();
+    })?;
+    let parts = Parts::open(lab, &job.nodes)?;
+    let before: Vec<u64> = locals.all.iter().map(local::Local::sent).collect();
     let started = Instant::now();
     let program = Program {
         argv: job.command.iter().map(Into::into).collect(),
@@ -154,8 +178,9 @@ pub fn run(lab: &Running, job: &Job, folder: &Path, line: &mut dyn FnMut(Line<'_
         user: None,
     };
     let (tasks, service) = match job.mpi {
-        None => ((0..places.all.len()).map(|place| Task { place, variants: vec![program.clone()] }).collect(), None),
+        None => ((0..places.len()).map(|place| Task { place, variants: vec![program.clone()] }).collect(), None),
         Some(mpi) => {
+            let first = places.iter().position(Place::is_here).ok_or_else(|| JobError::nobody_here(lab, job))?;
             let service = Service::open(&shared, &job.env)?;
             let launch =
                 mpi::launch(&lab.lab, job, mpi, &service.seen_from_nodes(), || lab.joins_by_verbs(&job.nodes))?;
@@ -163,58 +188,26 @@ pub fn run(lab: &Running, job: &Job, folder: &Path, line: &mut dyn FnMut(Line<'_
             let mut of_launcher = program;
             of_launcher.env.extend(launch.env.into_iter().chain([service.variable()]));
             let variants = launch.commands.into_iter().map(|argv| Program { argv, ..of_launcher.clone() }).collect();
-            (vec![Task { place: 0, variants }], Some(service))
+            (vec![Task { place: first, variants }], Some(service))
         }
     };
     let timeout = job.timeout.map(|seconds| Duration::from_secs_f64(seconds.0.max(0.0)));
-    let attention = Attention::new(&launcher, &places.all, folder, service, timeout.map(|after| started + after))?;
+    let deadline = timeout.map(|after| started + after);
+    let nodes = Nodes { launcher: &launcher, places: &places, locals: &locals.all, parts };
+    let mut attention = Attention::new(nodes, folder, service, deadline)?;
     let (ended, exits) = attention.run(&tasks, line)?;
     let seconds = started.elapsed().as_secs_f64();
-    let sent: Vec<u64> =
-        places.all.iter().zip(before).map(|(place, before)| sent(place).saturating_sub(before)).collect();
-    places.end()?;
+    let sent: Vec<u64> = places.iter().map(|place| attention.sent(place, &before)).collect();
+    drop(attention);
+    locals.end()?;
     Ok(Outcome {
         code: code(ended, &exits),
         ended,
         seconds,
-        programs: ran(&places.all, &tasks, &exits),
+        programs: ran(&places, &tasks, &exits),
         notes: notes(&lab.lab, job, &sent),
         sent,
     })
-}
-
-fn place(lab: &Running, node: NodeId, job: &str) -> Result<Place, JobError> {
-    let entry = Entry::to(lab, node)?;
-    let group = entry.group.as_ref().map(|group| group.create_within(job)).transpose()?;
-    let namespace =
-        service::pid_namespace(entry.init.pid).map_err(JobError::io(format!("look at node {}", entry.node)))?;
-    let interfaces = &lab.lab.nodes[node].interfaces;
-    let v4 = interfaces.iter().map(|interface| interface.ipv4.into());
-    let v6 = interfaces.iter().filter_map(|interface| interface.ipv6.map(Into::into));
-    Ok(Place { entry, group, addresses: v4.chain(v6).collect(), namespace })
-}
-
-/// The job's places, emptied however the job ends.
-#[derive(Debug, Default)]
-struct Places {
-    all: Vec<Place>,
-    guard: Option<Guard>,
-}
-
-impl Places {
-    fn end(&mut self) -> Result<(), JobError> {
-        let groups: Vec<Group> = self.all.iter_mut().filter_map(|place| place.group.take()).collect();
-        let results: Vec<_> = groups.into_iter().map(|group| group.kill().and_then(|()| group.remove())).collect();
-        self.guard = None;
-        Ok(results.into_iter().collect::<Result<(), _>>()?)
-    }
-}
-
-impl Drop for Places {
-    fn drop(&mut self) {
-        // Reached with groups left only by an error, which is what gets reported.
-        let _ = self.end();
-    }
 }
 
 /// When each program ended, in the order in which they did.
@@ -231,21 +224,8 @@ fn code(ended: Ended, exits: &Exits) -> u8 {
 fn ran(places: &[Place], tasks: &[Task], exits: &Exits) -> Vec<Ran> {
     let mut exits = exits.clone();
     exits.sort_by_key(|(task, _)| *task);
-    let one =
-        |(task, exit): (usize, Exit)| Ran { node: places[tasks[task].place].entry.node.clone(), code: exit.code() };
+    let one = |(task, exit): (usize, Exit)| Ran { node: places[tasks[task].place].name.clone(), code: exit.code() };
     exits.into_iter().map(one).collect()
-}
-
-/// What the devices of a node's network namespace have sent, but for loopback (`proc_pid_net(5)`, `dev`), bytes.
-fn sent(place: &Place) -> u64 {
-    let path = PathBuf::from(format!("/proc/{}/net/dev", place.entry.init.pid));
-    fs::read_to_string(path).map_or(0, |table| sum_sent(&table))
-}
-
-fn sum_sent(table: &str) -> u64 {
-    let devices =
-        table.lines().skip(2).filter_map(|line| line.trim().split_once(':')).filter(|(name, _)| *name != "lo");
-    devices.filter_map(|(_, counts)| counts.split_whitespace().nth(8)?.parse::<u64>().ok()).sum()
 }
 
 /// A parallel program that talked past the network measured something else.
@@ -279,13 +259,5 @@ mod tests {
         assert_eq!(code(Ended::Itself, &vec![(0, Exit::Code(0))]), 0);
         assert_eq!(code(Ended::Timeout, &exits), 124);
         assert_eq!(code(Ended::Signal(2), &exits), 130);
-    }
-
-    #[test]
-    fn loopback_is_not_the_network() {
-        let table = "Inter-|   Receive                                                |  Transmit\n \
-                     face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed\n    \
-                     lo: 100 1 0 0 0 0 0 0 100 1 0 0 0 0 0 0\n  eth0: 5 1 0 0 0 0 0 0 42 1 0 0 0 0 0 0\n  eth1:7 1 0 0 0 0 0 0 58 1 0 0 0 0 0 0\n";
-        assert_eq!(sum_sent(table), 100);
     }
 }

@@ -13,7 +13,7 @@ pub const VARIABLE: &str = "SLIPWAY_RSH";
 /// No question for a password: nobody would see it among the answers of several machines.
 const USUAL: &str = "ssh -o BatchMode=yes";
 /// A step of a job on one machine (`srun(1)`): it shares the job's cores with all other steps, and says nothing of itself.
-const STEP: [&str; 9] = [
+const STEP: [&str; 10] = [
     "srun",
     "--overlap",
     "--nodes=1",
@@ -22,6 +22,8 @@ const STEP: [&str; 9] = [
     "--cpu-bind=none",
     "--chdir=/",
     "--quiet",
+    // Slurm holds what ends no line back, which messages of a job may not.
+    "--unbuffered",
     "--no-kill",
 ];
 /// Name of the program on other machines.

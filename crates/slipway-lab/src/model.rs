@@ -69,6 +69,12 @@ impl Lab {
         self.hosts[host].machine == self.part.machine
     }
 
+    /// The machine that a node is on.
+    #[must_use]
+    pub fn machine_of(&self, node: NodeId) -> MachineId {
+        self.hosts[self.nodes[node].host].machine
+    }
+
     /// Whether a node is on this machine.
     #[must_use]
     pub fn has_here(&self, node: NodeId) -> bool {

@@ -41,10 +41,11 @@ impl Channel {
         let is_of_job = machine.job.is_some();
         let mut command = rsh.standing(machine, [COMMAND].into_iter().chain(is_of_job.then_some("--stay")));
         if is_of_job {
-            // A Ctrl-C after the lab is up is not for it. Before, the end of its input tells it. And whoever waits for the
-            // end of this command's standard error must not wait for the lab's.
-            command.process_group(0).stderr(Stdio::piped());
+            // Whoever waits for the end of this command's standard error must not wait for the lab's.
+            command.stderr(Stdio::piped());
         }
+        // A terminal's Ctrl-C is for the coordinator. A part hears of it by the end of its input, in good order.
+        command.process_group(0);
         let shown = rsh.shown(machine);
         let unreachable = |source: io::Error| MachineError::Unreachable {
             machine: machine.name.clone(),

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use slipway_engine::rsh::RshError;
+
 /// An action on another machine that failed. Each fits "failed to …".
 #[derive(Debug, thiserror::Error)]
 pub enum MachineError {
@@ -77,6 +79,19 @@ pub enum MachineError {
         /// The machines' names.
         machines: String,
     },
+    /// This machine is none of the lab's.
+    #[error(
+        "find this machine in lab `{lab}`: it has the address of none of {all}\nHint: run the command on one of them, or mend the addresses in the lab file"
+    )]
+    NotHere {
+        /// The lab's name.
+        lab: String,
+        /// Its machines, with their addresses.
+        all: String,
+    },
+    /// The remote shell.
+    #[error(transparent)]
+    Rsh(#[from] RshError),
     /// Several machines failed.
     #[error("{}", each(.0))]
     Several(Vec<MachineError>),

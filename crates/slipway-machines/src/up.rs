@@ -4,7 +4,7 @@ use std::sync::mpsc;
 
 use rustix::rand::{GetRandomFlags, getrandom};
 use slipway_engine::lab::Progress;
-use slipway_engine::rsh::Rsh;
+use slipway_engine::rsh::{Rsh, is_here};
 use slipway_lab::id::MachineId;
 use slipway_lab::model::{Lab, Part, Secret};
 
@@ -16,13 +16,63 @@ use crate::message::Order;
 use crate::shared;
 
 const DOING: &str = "bring the lab up";
+/// Time to wait for another process that holds the lab, seconds.
+const PATIENCE: u64 = 30;
 
-/// Brings a lab up. All machines make their parts at the same time. A part stays once all are made; where one fails, none
-/// does.
+/// A lab that is up on all of its machines. Dropped, it goes down on all, and so it does where this process is killed.
+#[derive(Debug)]
+pub struct Made {
+    lab: String,
+    channels: Vec<Channel>,
+}
+
+impl Made {
+    /// Leaves the lab standing.
+    ///
+    /// # Errors
+    /// Of machines that do not answer. The lab goes down there, and stays on the others.
+    pub fn keep(self) -> Result<(), MachineError> {
+        let keep = |mut channel: Channel| channel.have_done(DOING, &Order::Keep, &mut |_| ()).map(|_| channel);
+        all(each(self.channels, keep)).map(|channels| channels.into_iter().for_each(Channel::leave))
+    }
+
+    /// Takes the lab down.
+    ///
+    /// # Errors
+    /// Everything that machines could not take down.
+    pub fn down(self) -> Result<(), MachineError> {
+        let Self { lab, channels } = self;
+        let order = Order::Down { lab, patience: PATIENCE };
+        all(each(channels, |mut channel| channel.have_done("take the lab down", &order, &mut |_| ()))).map(drop)
+    }
+}
+
+/// Brings a lab up and leaves it standing. All machines make their parts at the same time. A part stays once all are made;
+/// where one fails, none does.
 ///
 /// # Errors
 /// Everything that machines refused. Then nothing of the lab is left on any that can be reached.
 pub fn up(rsh: &Rsh, lab: &Lab, progress: &mut dyn FnMut(Progress)) -> Result<(), MachineError> {
+    make(rsh, lab, progress)?.keep()
+}
+
+/// The machine of a lab that this one is.
+///
+/// # Errors
+/// When it is none of them.
+pub fn here(lab: &Lab) -> Result<MachineId, MachineError> {
+    lab.machines.position(is_here).ok_or_else(|| {
+        let all: Vec<String> =
+            lab.machines.iter().map(|machine| format!("{} ({})", machine.name, machine.address)).collect();
+        MachineError::NotHere { lab: lab.name.clone(), all: all.join(", ") }
+    })
+}
+
+/// As [`up`], for as long as the caller keeps what this gives.
+///
+/// # Errors
+/// As [`up`].
+pub fn make(rsh: &Rsh, lab: &Lab, progress: &mut dyn FnMut(Progress)) -> Result<Made, MachineError> {
     let (number, secret) = (u64::from_ne_bytes(draw()?), Secret(draw()?));
     let opened: Vec<_> = lab.machines.iter().map(|machine| Channel::open(rsh, machine)).collect();
     let channels = all(opened)?;
@@ -54,9 +104,7 @@ pub fn up(rsh: &Rsh, lab: &Lab, progress: &mut dyn FnMut(Progress)) -> Result<()
         }
         making.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     });
-    let channels = all(made)?;
-    let keep = |mut channel: Channel| channel.have_done(DOING, &Order::Keep, &mut |_| ()).map(|_| channel);
-    all(each(channels, keep)).map(|channels| channels.into_iter().for_each(Channel::leave))
+    Ok(Made { lab: lab.name.clone(), channels: all(made)? })
 }
 
 fn draw<const N: usize>() -> Result<[u8; N], MachineError> {

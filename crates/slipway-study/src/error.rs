@@ -7,6 +7,7 @@ use slipway_document::errors::DocumentErrors;
 use slipway_document::units::Bytes;
 use slipway_engine::job::JobError;
 use slipway_engine::lab::{DownError, LabError, UpError};
+use slipway_engine::rsh::RshError;
 use slipway_engine::scenario::ScenarioError;
 use slipway_image::ImageError;
 use slipway_lab::plan::PlanError;
@@ -38,6 +39,9 @@ pub enum StudyError {
     /// A lab did not come up.
     #[error(transparent)]
     Up(Box<UpError>),
+    /// The way to other machines.
+    #[error(transparent)]
+    Rsh(#[from] RshError),
     /// A lab did not do what was asked of it.
     #[error(transparent)]
     Lab(#[from] LabError),

@@ -8,6 +8,7 @@ mod borrowing;
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
+use std::time::{Duration, Instant};
 
 use nix::sched::CloneFlags;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
@@ -15,6 +16,10 @@ use rustix::io::Errno;
 use rustix::process::Pid;
 
 pub use borrowing::{Stack, clone_borrowing};
+
+/// How long a thread that was joined may still be listed: `exit(2)` wakes its joiner before the kernel forgets the thread,
+/// and nothing tells when it does.
+const PARTING: Duration = Duration::from_millis(200);
 
 /// Proof that the process had one thread when it was made. Not `Send`: it stays with that thread.
 #[derive(Debug, Clone, Copy)]
@@ -26,11 +31,18 @@ impl SingleThread {
     /// # Errors
     /// When there is more than one thread, or `/proc` is not mounted.
     pub fn check() -> io::Result<Self> {
-        let threads = fs::read_dir("/proc/self/task")?.count();
-        if threads == 1 {
-            Ok(Self(std::marker::PhantomData))
-        } else {
-            Err(io::Error::other(format!("this process has {threads} threads where cloning needs exactly one")))
+        let begun = Instant::now();
+        loop {
+            let threads = fs::read_dir("/proc/self/task")?.count();
+            if threads == 1 {
+                return Ok(Self(std::marker::PhantomData));
+            }
+            if begun.elapsed() > PARTING {
+                return Err(io::Error::other(format!(
+                    "this process has {threads} threads where cloning needs exactly one"
+                )));
+            }
+            std::thread::yield_now();
         }
     }
 }

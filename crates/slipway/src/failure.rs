@@ -145,6 +145,7 @@ impl From<StudyError> for Failure {
             StudyError::Image(error) => return error.into(),
             StudyError::Up(error) => return (*error).into(),
             StudyError::Lab(error) => return error.into(),
+            StudyError::Rsh(error) => return error.into(),
             StudyError::Down(error) => return error.into(),
             StudyError::Job(error) => return error.into(),
             StudyError::Scenario(error) => return error.into(),
@@ -258,14 +259,17 @@ impl From<RshError> for Failure {
 impl From<MachineError> for Failure {
     fn from(error: MachineError) -> Self {
         let exit = match &error {
-            MachineError::Version { .. } | MachineError::Unreachable { .. } => Exit::Unable,
+            MachineError::Version { .. } | MachineError::Unreachable { .. } | MachineError::NotHere { .. } => {
+                Exit::Unable
+            }
             MachineError::Refused { .. }
             | MachineError::Image(_)
             | MachineError::Carry { .. }
             | MachineError::Unshareable { .. }
             | MachineError::NotShared { .. }
             | MachineError::Several(_)
-            | MachineError::Here { .. } => Exit::Failed,
+            | MachineError::Here { .. }
+            | MachineError::Rsh(_) => Exit::Failed,
         };
         Self::new(exit, &error)
     }

@@ -7,29 +7,25 @@ use std::os::unix::process::CommandExt as _;
 use serde::de::DeserializeOwned;
 use slipway_engine::lab::{Given, Running};
 use slipway_lab::id::{MachineId, NodeId};
-use slipway_lab::model::{Lab, Machine};
+use slipway_lab::model::{Lab, Machine, Part};
 use slipway_lab::scenario::Order;
 use slipway_machines::ask;
-use slipway_machines::rsh::{Rsh, is_here};
+use slipway_machines::rsh::Rsh;
 
 use crate::context::Context;
-use crate::exit::Exit;
 use crate::failure::Failure;
 
 /// The machine of a lab that this one is.
-pub(crate) fn here(lab: &Lab) -> Result<MachineId, Failure> {
-    lab.machines.position(is_here).ok_or_else(|| {
-        let all: Vec<String> =
-            lab.machines.iter().map(|machine| format!("{} ({})", machine.name, machine.address)).collect();
-        Failure::new(
-            Exit::Unable,
-            &format!(
-                "find this machine in lab `{}`: it has the address of none of {}\nHint: run the command on one of them, or mend the addresses in the lab file",
-                lab.name,
-                all.join(", ")
-            ),
-        )
-    })
+fn here(lab: &Lab) -> Result<MachineId, Failure> {
+    Ok(slipway_machines::up::here(lab)?)
+}
+
+/// A lab as its file has it, with this machine's part.
+pub(crate) fn with_part(lab: Lab) -> Result<Lab, Failure> {
+    if lab.machines.is_empty() {
+        return Ok(lab);
+    }
+    Ok(Lab { part: Part { machine: here(&lab)?, ..Part::default() }, ..lab })
 }
 
 /// The other machines of a running lab that a command has to ask.

@@ -5,7 +5,7 @@ mod common;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::{Lab, Place, await_that, copy_program, told};
+use common::{Lab, Place, await_that, copy_program, ring, told};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -73,53 +73,10 @@ fn compile(command: &mut Command, package: &str) {
     assert!(output.status.success(), "{}: {}", name.display(), told(&output));
 }
 
-/// Every rank sends to the next around a ring, all are told what came back and add up the same together, and the first one
-/// prints how many agree; with an argument, each only says which it is.
-const RING: &str = r#"
-#include <mpi.h>
-#include <stdio.h>
-static int block[65536];
-int main(int argc, char **argv) {
-    int rank, size;
-    MPI_Init(&argc, &argv);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &size);
-    if (argc > 1) {
-        printf("%d of %d\n", rank, size);
-        return MPI_Finalize();
-    }
-    if (rank) MPI_Recv(block, 65536, MPI_INT, rank - 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-    block[65535] += rank;
-    MPI_Send(block, 65536, MPI_INT, (rank + 1) % size, 0, MPI_COMM_WORLD);
-    if (!rank) MPI_Recv(block, 65536, MPI_INT, size - 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-    int sum = 0, all = 0;
-    MPI_Bcast(block, 65536, MPI_INT, 0, MPI_COMM_WORLD);
-    MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-    sum = sum == block[65535];
-    MPI_Reduce(&sum, &all, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
-    if (!rank) {
-        printf("%d ranks add up to %d\n", all, block[65535]);
-        fflush(stdout);
-    }
-    return MPI_Finalize();
-}
-"#;
-
-/// Compiles [`RING`] into the folder `bin` of a place, for each MPI.
-fn compile_ring(place: &Place) {
-    let source = place.path().join("ring.c");
-    std::fs::write(&source, RING).expect("written");
-    let bin = place.path().join("bin");
-    std::fs::create_dir(&bin).expect("made");
-    for (mpi, package) in [("openmpi", "libopenmpi-dev"), ("mpich", "libmpich-dev")] {
-        compile(Command::new(format!("mpicc.{mpi}")).arg("-o").arg(bin.join(mpi)).arg(&source), package);
-    }
-}
-
 #[test]
 fn one_program_compiled_for_open_mpi_and_for_mpich() {
     let place = Place::new();
-    compile_ring(&place);
+    ring::compile(&place.path().join("bin"));
     let nodes = "nodes: {n: {count: 4, mounts: [\"./bin:/opt/ring:ro\"]}}\n";
     for cluster in [OVERLAY, FAST, FAST_ALONE] {
         let lab = place.up("ring", &format!("{cluster}{nodes}"));
@@ -213,7 +170,7 @@ fn programs_on_their_hosts_network_send_from_their_nodes_address() {
 #[test]
 fn mpi_on_the_network_of_its_hosts() {
     let place = Place::new();
-    compile_ring(&place);
+    ring::compile(&place.path().join("bin"));
     for (hosts, nodes) in [(1, 2), (1, 4), (2, 2), (2, 4), (2, 8)] {
         let lab = place.up(
             &format!("ring{hosts}of{nodes}"),

@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal as Number;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
-use slipway_sys::cgroup::Group;
 use slipway_sys::signals::Taken;
 
+use super::nodes::{Nodes, Place, Process};
 use super::output::{Line, Output, Stream};
+use super::parts::News;
 use super::service::{self, Service};
-use super::{Ended, Exits, JobError, Place};
-use crate::exec::{Child, ExecError, Launcher, Program, Stdio};
+use super::{Ended, Exits, JobError, link, local};
+use crate::exec::{ExecError, Program};
 
 /// Between asking programs to end and ending them.
 const GRACE: Duration = Duration::from_secs(2);
@@ -31,7 +32,7 @@ pub(super) struct Task {
 #[derive(Debug)]
 struct Started {
     place: usize,
-    child: Child,
+    process: Process,
     ended: bool,
     outputs: [Output; 2],
 }
@@ -42,6 +43,7 @@ enum Token {
     End(usize),
     Output(usize, usize),
     Service(service::Event),
+    Part((usize, link::Event)),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -51,13 +53,14 @@ enum Phase {
     Ending(Ended, Instant),
     /// Ended by force.
     Killed(Ended),
+    /// Ended by force, and a further signal came: other machines are not waited for.
+    Left(Ended),
 }
 
 /// Everything that goes on in a job.
 #[derive(Debug)]
 pub(super) struct Attention<'a> {
-    launcher: &'a Launcher,
-    places: &'a [Place],
+    nodes: Nodes<'a>,
     folder: &'a Path,
     signals: Taken,
     service: Option<Service>,
@@ -70,8 +73,7 @@ pub(super) struct Attention<'a> {
 impl<'a> Attention<'a> {
     /// From here on, signals that would end this process end the job.
     pub(super) fn new(
-        launcher: &'a Launcher,
-        places: &'a [Place],
+        nodes: Nodes<'a>,
         folder: &'a Path,
         service: Option<Service>,
         deadline: Option<Instant>,
@@ -79,20 +81,21 @@ impl<'a> Attention<'a> {
         let signals =
             Taken::new(&[Number::SIGINT, Number::SIGTERM, Number::SIGHUP]).map_err(JobError::io("take signals"))?;
         let (started, exits, phase) = (Vec::new(), Vec::new(), Phase::Running);
-        Ok(Self { launcher, places, folder, signals, service, deadline, started, exits, phase })
+        Ok(Self { nodes, folder, signals, service, deadline, started, exits, phase })
     }
 
     /// Runs the tasks to their end. When one cannot be started, none is left.
-    pub(super) fn run(mut self, tasks: &[Task], line: &mut dyn FnMut(Line<'_>)) -> Result<(Ended, Exits), JobError> {
+    pub(super) fn run(&mut self, tasks: &[Task], line: &mut dyn FnMut(Line<'_>)) -> Result<(Ended, Exits), JobError> {
         for task in tasks {
             let started = self.start(task)?;
             self.started.push(started);
         }
-        self.attend(line).map_err(JobError::io("attend the job"))?;
+        self.attend(line)?;
         // Whatever programs left behind in their nodes is over too, and with it the last writer to each pipe.
-        self.kill_all().map_err(JobError::io("end what the job left behind"))?;
+        self.kill_here().map_err(JobError::io("end what the job left behind"))?;
+        self.finish_elsewhere(line)?;
         for started in &mut self.started {
-            let node = &self.places[started.place].entry.node;
+            let node = &self.nodes.places[started.place].name;
             for output in &mut started.outputs {
                 let stream = output.stream;
                 let mut tagged = |bytes: &[u8]| line(Line { node, stream, bytes });
@@ -102,83 +105,130 @@ impl<'a> Attention<'a> {
         }
         let ended = match self.phase {
             Phase::Running => Ended::Itself,
-            Phase::Ending(ended, _) | Phase::Killed(ended) => ended,
+            Phase::Ending(ended, _) | Phase::Killed(ended) | Phase::Left(ended) => ended,
         };
         Ok((ended, std::mem::take(&mut self.exits)))
     }
 
-    fn start(&self, task: &Task) -> Result<Started, JobError> {
-        let place = &self.places[task.place];
+    /// Bytes that a place sent over its networks, once all has ended.
+    pub(super) fn sent(&self, place: &Place, before: &[u64]) -> u64 {
+        self.nodes.sent(place, before)
+    }
+
+    fn start(&mut self, task: &Task) -> Result<Started, JobError> {
         let open = || -> io::Result<_> {
             let null = std::fs::File::open("/dev/null")?;
             Ok((null, io::pipe()?, io::pipe()?))
         };
         let (null, (out, out_end), (err, err_end)) = open().map_err(JobError::io("open pipes"))?;
-        let stdio = Stdio::Descriptors([null.as_fd(), out_end.as_fd(), err_end.as_fd()]);
-        let spawn = |program| self.launcher.spawn(&place.entry, program, stdio, place.group.as_ref());
+        let stdio = [null.as_fd(), out_end.as_fd(), err_end.as_fd()];
         let (last, before) =
             task.variants.split_last().ok_or_else(|| JobError::Impossible("it is empty".to_owned()))?;
         let mut found = None;
         for program in before {
-            match spawn(program) {
-                Err(ExecError::NotFound { .. }) => {}
+            match self.nodes.start(task.place, program, stdio) {
+                Err(JobError::Exec(ExecError::NotFound { .. })) => {}
                 other => {
                     found = Some(other?);
                     break;
                 }
             }
         }
-        let child = match found {
-            Some(child) => child,
-            None => spawn(last)?,
+        let process = match found {
+            Some(process) => process,
+            None => self.nodes.start(task.place, last, stdio)?,
         };
+        let node = &self.nodes.places[task.place].name;
         let output = |pipe: io::PipeReader, stream: Stream| {
-            Output::new(pipe.into(), self.folder, &place.entry.node, stream)
+            Output::new(pipe.into(), self.folder, node, stream)
                 .map_err(JobError::io(format!("save output in {}", self.folder.display())))
         };
         let outputs = [output(out, Stream::Stdout)?, output(err, Stream::Stderr)?];
-        Ok(Started { place: task.place, child, ended: false, outputs })
+        Ok(Started { place: task.place, process, ended: false, outputs })
     }
 
-    fn attend(&mut self, line: &mut dyn FnMut(Line<'_>)) -> io::Result<()> {
+    fn attend(&mut self, line: &mut dyn FnMut(Line<'_>)) -> Result<(), JobError> {
         while self.started.iter().any(|started| !started.ended) {
-            for token in self.wait()? {
-                self.handle(token, line)?;
+            self.turn(line)?;
+        }
+        Ok(())
+    }
+
+    /// Has the parts on other machines end, and hears the last of their programs.
+    fn finish_elsewhere(&mut self, line: &mut dyn FnMut(Line<'_>)) -> Result<(), JobError> {
+        self.deadline = None;
+        self.nodes.parts.finish()?;
+        while !self.nodes.parts.are_finished() && !matches!(self.phase, Phase::Left(_)) {
+            self.turn(line)?;
+        }
+        Ok(())
+    }
+
+    fn turn(&mut self, line: &mut dyn FnMut(Line<'_>)) -> Result<(), JobError> {
+        for token in self.wait().map_err(attending())? {
+            if let Token::Part(event) = token {
+                for news in self.nodes.parts.handle(event)? {
+                    self.hear(news)?;
+                }
+            } else {
+                self.handle(token, line).map_err(attending())?;
             }
-            self.keep_time()?;
+        }
+        if let Some(service) = &mut self.service {
+            service.settle(&self.nodes.parts);
+        }
+        self.keep_time().map_err(attending())
+    }
+
+    /// Takes news of a program on another machine.
+    fn hear(&mut self, news: News) -> Result<(), JobError> {
+        let far = match &news {
+            News::Ended(far, _) | News::NotStarted { program: far, .. } => *far,
+        };
+        let number = self.started.iter().position(|started| started.process.is(far));
+        match (number, news) {
+            (Some(number), News::Ended(_, exit)) => {
+                self.started[number].ended = true;
+                self.exits.push((number, exit));
+            }
+            (Some(_), News::NotStarted { code, reason, .. }) => return Err(JobError::Elsewhere { code, reason }),
+            (None, news) => self.service.iter_mut().for_each(|service| service.hear(&news)),
         }
         Ok(())
     }
 
     /// Everything that has happened since, once anything has.
     fn wait(&self) -> io::Result<Vec<Token>> {
-        let mut on: Vec<(BorrowedFd<'_>, Token)> = vec![(self.signals.as_fd(), Token::Signal)];
+        let mut on: Vec<(BorrowedFd<'_>, PollFlags, Token)> =
+            vec![(self.signals.as_fd(), PollFlags::IN, Token::Signal)];
         for (number, started) in self.started.iter().enumerate() {
-            if !started.ended {
-                on.push((started.child.as_fd(), Token::End(number)));
+            if let (false, Process::Here(child)) = (started.ended, &started.process) {
+                on.push((child.as_fd(), PollFlags::IN, Token::End(number)));
             }
             for (which, output) in started.outputs.iter().enumerate() {
-                on.extend(output.waits_for().map(|pipe| (pipe, Token::Output(number, which))));
+                on.extend(output.waits_for().map(|pipe| (pipe, PollFlags::IN, Token::Output(number, which))));
             }
         }
         for (descriptor, event) in self.service.iter().flat_map(Service::waits_for) {
-            on.push((descriptor, Token::Service(event)));
+            on.push((descriptor, PollFlags::IN, Token::Service(event)));
         }
+        let parts = self.nodes.parts.waits_for().into_iter();
+        on.extend(parts.map(|(descriptor, flags, event)| (descriptor, flags, Token::Part(event))));
         let until = match self.phase {
             Phase::Running => self.deadline,
             Phase::Ending(_, by) => Some(by),
-            Phase::Killed(_) => None,
+            Phase::Killed(_) | Phase::Left(_) => None,
         };
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         let left = left.map(Timespec::try_from).transpose().map_err(io::Error::other)?;
         let mut polled: Vec<PollFd<'_>> =
-            on.iter().map(|(fd, _)| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
+            on.iter().map(|(fd, flags, _)| PollFd::from_borrowed_fd(*fd, *flags)).collect();
         match poll(&mut polled, left.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
         let happened = polled.iter().zip(&on).filter(|(polled, _)| !polled.revents().is_empty());
-        Ok(happened.map(|(_, (_, token))| *token).collect())
+        Ok(happened.map(|(_, (_, _, token))| *token).collect())
     }
 
     fn handle(&mut self, token: Token, line: &mut dyn FnMut(Line<'_>)) -> io::Result<()> {
@@ -191,26 +241,31 @@ impl<'a> Attention<'a> {
                         Phase::Running => self.ask_to_end(ended)?,
                         // Asked twice: at once.
                         Phase::Ending(first, _) => self.end_by_force(first)?,
-                        Phase::Killed(_) => {}
+                        Phase::Killed(first) => self.phase = Phase::Left(first),
+                        Phase::Left(_) => {}
                     }
                 }
             }
             Token::End(number) => {
                 let started = &mut self.started[number];
+                if let Process::Here(child) = &started.process {
+                    self.exits.push((number, child.wait()?));
+                }
                 started.ended = true;
-                self.exits.push((number, started.child.wait()?));
             }
             Token::Output(number, which) => {
                 let started = &mut self.started[number];
-                let (node, output) = (&self.places[started.place].entry.node, &mut started.outputs[which]);
+                let (node, output) = (&self.nodes.places[started.place].name, &mut started.outputs[which]);
                 let stream = output.stream;
                 output.take(&mut |bytes| line(Line { node, stream, bytes }))?;
             }
             Token::Service(event) => {
                 if let Some(service) = &mut self.service {
-                    service.handle(event, self.launcher, self.places)?;
+                    service.handle(event, &mut self.nodes)?;
                 }
             }
+            // Its news are heard by another.
+            Token::Part(_) => {}
         }
         Ok(())
     }
@@ -226,7 +281,7 @@ impl<'a> Attention<'a> {
 
     fn ask_to_end(&mut self, ended: Ended) -> io::Result<()> {
         for started in self.started.iter().filter(|started| !started.ended) {
-            started.child.signal_group(Signal::TERM)?;
+            self.nodes.signal(&started.process, Signal::TERM)?;
         }
         self.phase = Phase::Ending(ended, Instant::now() + GRACE);
         Ok(())
@@ -237,22 +292,33 @@ impl<'a> Attention<'a> {
         self.kill_all()
     }
 
-    fn kill_all(&self) -> io::Result<()> {
-        for started in self.started.iter().filter(|started| !started.ended) {
-            started.child.signal_group(Signal::KILL)?;
-        }
-        let groups = self.places.iter().filter_map(|place| place.group.as_ref());
-        let results: Vec<_> = groups.map(Group::kill).collect();
-        results.into_iter().collect::<Result<Vec<()>, _>>().map(drop).map_err(io::Error::other)
+    fn kill_all(&mut self) -> io::Result<()> {
+        self.nodes.parts.kill()?;
+        self.kill_here()
     }
+
+    fn kill_here(&self) -> io::Result<()> {
+        for started in self.started.iter().filter(|started| !started.ended) {
+            if let Process::Here(child) = &started.process {
+                child.signal_group(Signal::KILL)?;
+            }
+        }
+        local::kill(self.nodes.locals).map_err(io::Error::other)
+    }
+}
+
+fn attending() -> impl FnOnce(io::Error) -> JobError {
+    JobError::io("attend the job")
 }
 
 impl Drop for Attention<'_> {
     fn drop(&mut self) {
         // Reached with programs left only by an error, which is what gets reported.
         for started in self.started.iter().filter(|started| !started.ended) {
-            let _ = started.child.signal_group(Signal::KILL);
-            let _ = started.child.wait();
+            if let Process::Here(child) = &started.process {
+                let _ = child.signal_group(Signal::KILL);
+                let _ = child.wait();
+            }
         }
     }
 }

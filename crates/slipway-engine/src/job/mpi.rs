@@ -114,6 +114,10 @@ fn openmpi(lab: &Lab, job: &Job, (network, has_verbs): (&Network, bool), crowd: 
         // Nodes of one host share its addresses, so a name's address does not tell which of them is meant.
         parameters.push(("if_base_do_not_resolve", "1"));
     }
+    if job.nodes.iter().any(|&node| !lab.has_here(node)) {
+        // Daemons of other machines have no launch service: the launcher starts all by itself, however many there are.
+        parameters.push(("plm_rsh_no_tree_spawn", "1"));
+    }
     if crowd.shares_cores() {
         parameters.push(("mpi_yield_when_idle", "1"));
     }

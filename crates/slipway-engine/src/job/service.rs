@@ -9,15 +9,18 @@ use std::fmt::Display;
 use std::fs;
 use std::io::{self, Write as _};
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, socket_with};
 use rustix::process::Signal;
 
+use super::JobError;
+use super::local::{Local, pid_namespace};
+use super::nodes::{Nodes, Process};
+use super::parts::{News, Parts};
 use super::protocol::{Received, Reply, Request, VERSION, receive, send};
-use super::{JobError, Place};
-use crate::exec::{Child, Launcher, Program, Stdio};
+use crate::exec::{Child, Program};
 use crate::protocol::Hello;
 
 /// Tells the agent where the job's socket is, through the environment of everything that the job starts.
@@ -45,7 +48,9 @@ struct Call {
     socket: Option<OwnedFd>,
     /// Whether the agent speaks this version.
     greeted: bool,
-    child: Option<Child>,
+    process: Option<Process>,
+    /// The exit code of a program on another machine, whose last words are on their way still.
+    ended: Option<u8>,
 }
 
 /// The service of one job.
@@ -98,21 +103,21 @@ impl Service {
         let mut all = vec![(self.listener.as_fd(), Event::Caller)];
         for (&id, call) in &self.calls {
             all.extend(call.socket.as_ref().map(|socket| (socket.as_fd(), Event::Said(id))));
-            all.extend(call.child.as_ref().map(|child| (child.as_fd(), Event::Done(id))));
+            all.extend(call.here().map(|child| (child.as_fd(), Event::Done(id))));
         }
         all
     }
 
     /// Acts on what was waited for.
-    pub(super) fn handle(&mut self, event: Event, launcher: &Launcher, places: &[Place]) -> io::Result<()> {
+    pub(super) fn handle(&mut self, event: Event, nodes: &mut Nodes<'_>) -> io::Result<()> {
         match event {
-            Event::Caller => self.accept(places),
-            Event::Said(id) => self.listen_to(id, launcher, places),
+            Event::Caller => self.accept(nodes.locals),
+            Event::Said(id) => self.listen_to(id, nodes),
             Event::Done(id) => self.finish(id),
         }
     }
 
-    fn accept(&mut self, places: &[Place]) -> io::Result<()> {
+    fn accept(&mut self, locals: &[Local]) -> io::Result<()> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = match accept_with(&self.listener, flags) {
             Ok(socket) => socket,
@@ -120,24 +125,23 @@ impl Service {
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::CONNABORTED | rustix::io::Errno::INTR) => return Ok(()),
             Err(error) => return Err(error.into()),
         };
-        if self.calls.len() < MOST_CALLS && is_from(&socket, places) {
-            self.calls.insert(self.next, Call { socket: Some(socket), greeted: false, child: None });
+        if self.calls.len() < MOST_CALLS && is_from(&socket, locals) {
+            self.calls.insert(self.next, Call { socket: Some(socket), greeted: false, process: None, ended: None });
             self.next += 1;
         }
         Ok(())
     }
 
-    fn listen_to(&mut self, id: u64, launcher: &Launcher, places: &[Place]) -> io::Result<()> {
+    fn listen_to(&mut self, id: u64, nodes: &mut Nodes<'_>) -> io::Result<()> {
         let Some(call) = self.calls.get_mut(&id) else { return Ok(()) };
         let Some(socket) = &call.socket else { return Ok(()) };
-        match (receive(socket)?, &call.child) {
+        match (receive(socket)?, &call.process) {
             (Received::Nothing, _) => {}
             (Received::Message(request, stdio), None) => {
                 let done = match request {
                     Request::Hello(hello) if !call.greeted => greet(&hello).map(|()| call.greeted = true),
                     Request::Launch { host, command } if call.greeted => {
-                        start(&host, &command, &stdio, &self.env, launcher, places)
-                            .map(|child| call.child = Some(child))
+                        start(&host, &command, &stdio, &self.env, nodes).map(|process| call.process = Some(process))
                     }
                     // An agent from before there were versions launches at once.
                     Request::Launch { .. } => Err(no_agent(&Hello::of(VERSION).refuse("an agent without a version"))),
@@ -149,14 +153,14 @@ impl Service {
                     self.calls.remove(&id);
                 }
             }
-            (Received::Message(Request::Signal(number), _), Some(child)) => {
+            (Received::Message(Request::Signal(number), _), Some(process)) => {
                 if let Some(signal) = Signal::from_named_raw(number) {
-                    child.signal_group(signal)?;
+                    nodes.signal(process, signal)?;
                 }
             }
             // Gone, or out of its turn, or no agent of ours: its command ends with it.
-            (_, Some(child)) => {
-                child.signal_group(Signal::KILL)?;
+            (_, Some(process)) => {
+                nodes.signal(process, Signal::KILL)?;
                 call.socket = None;
             }
             (_, None) => {
@@ -167,18 +171,64 @@ impl Service {
     }
 
     fn finish(&mut self, id: u64) -> io::Result<()> {
-        let Some(Call { socket, child: Some(child), .. }) = self.calls.remove(&id) else { return Ok(()) };
-        let reply = Reply::Exited(child.wait()?.code());
-        if let Some(socket) = socket {
-            let _ = send(socket.as_fd(), &reply, &[]);
+        if let Some(call) = self.calls.remove(&id)
+            && let Some(child) = call.here()
+        {
+            call.answer(&Reply::Exited(child.wait()?.code()));
         }
         Ok(())
+    }
+
+    /// Takes news of a program on another machine.
+    pub(super) fn hear(&mut self, news: &News) {
+        let (News::Ended(far, _) | News::NotStarted { program: far, .. }) = news;
+        let of = |call: &Call| call.process.as_ref().is_some_and(|process| process.is(*far));
+        let Some(id) = self.calls.iter().find(|(_, call)| of(call)).map(|(&id, _)| id) else { return };
+        match news {
+            News::Ended(_, exit) => {
+                self.calls.entry(id).and_modify(|call| call.ended = Some(exit.code()));
+            }
+            News::NotStarted { code, reason, .. } => {
+                if let Some(call) = self.calls.remove(&id) {
+                    call.answer(&Reply::Refused { code: *code, reason: reason.clone() });
+                }
+            }
+        }
+    }
+
+    /// Answers callers whose programs on other machines have ended, once all that these wrote is written.
+    pub(super) fn settle(&mut self, parts: &Parts) {
+        self.calls.retain(|_, call| match (&call.process, call.ended) {
+            (Some(Process::There(far)), Some(code)) if parts.is_written(*far) => {
+                call.answer(&Reply::Exited(code));
+                false
+            }
+            _ => true,
+        });
+    }
+}
+
+impl Call {
+    /// Its program, where that is on this machine.
+    fn here(&self) -> Option<&Child> {
+        match &self.process {
+            Some(Process::Here(child)) => Some(child),
+            _ => None,
+        }
+    }
+
+    /// A caller that is gone needs no answer.
+    fn answer(&self, reply: &Reply) {
+        if let Some(socket) = &self.socket {
+            let _ = send(socket.as_fd(), reply, &[]);
+        }
     }
 }
 
 impl Drop for Service {
     fn drop(&mut self) {
-        for child in self.calls.values().filter_map(|call| call.child.as_ref()) {
+        // Those on other machines end with their parts.
+        for child in self.calls.values().filter_map(Call::here) {
             let _ = child.signal_group(Signal::KILL);
             let _ = child.wait();
         }
@@ -199,14 +249,10 @@ fn listener(folder: &Path) -> io::Result<OwnedFd> {
 }
 
 /// Whether the process that connected is in one of the job's nodes: its PID namespace is one of theirs.
-fn is_from(socket: &OwnedFd, places: &[Place]) -> bool {
+fn is_from(socket: &OwnedFd, locals: &[Local]) -> bool {
     let Ok(caller) = rustix::net::sockopt::socket_peercred(socket) else { return false };
     let Ok(caller) = pid_namespace(caller.pid.as_raw_nonzero().get()) else { return false };
-    places.iter().any(|place| place.namespace == caller)
-}
-
-pub(super) fn pid_namespace(pid: i32) -> io::Result<u64> {
-    Ok(fs::metadata(format!("/proc/{pid}/ns/pid"))?.ino())
+    locals.iter().any(|place| place.namespace == caller)
 }
 
 /// Refuses an agent of another version.
@@ -225,24 +271,17 @@ fn start(
     command: &str,
     stdio: &[OwnedFd],
     env: &BTreeMap<String, String>,
-    launcher: &Launcher,
-    places: &[Place],
-) -> Result<Child, Reply> {
+    nodes: &mut Nodes<'_>,
+) -> Result<Process, Reply> {
     let [input, output, error] = stdio else {
         return Err(no_agent(&"the agent passed no standard input and output"));
     };
-    let place = places
-        .iter()
-        .find(|place| is_called(place, host))
+    let place = nodes
+        .called(host)
         .ok_or_else(|| no_agent(&format!("find node `{host}` in this job\nHint: list it in the job's nodes")))?;
     let program =
         Program { argv: ["/bin/sh", "-c", command].map(Into::into).to_vec(), env: env.clone(), ..Program::default() };
-    let stdio = Stdio::Descriptors([input.as_fd(), output.as_fd(), error.as_fd()]);
-    launcher
-        .spawn(&place.entry, &program, stdio, place.group.as_ref())
+    nodes
+        .start(place, &program, [input.as_fd(), output.as_fd(), error.as_fd()])
         .map_err(|error| Reply::Refused { code: error.code(), reason: error.to_string() })
-}
-
-fn is_called(place: &Place, host: &str) -> bool {
-    place.entry.node == host || host.parse().is_ok_and(|address| place.addresses.contains(&address))
 }

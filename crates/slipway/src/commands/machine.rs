@@ -1,6 +1,7 @@
 //! `slipway machine`: this machine's part of labs over several machines. Coordinators start it; users do not.
 
 use std::io::{BufReader, stdin, stdout};
+use std::os::fd::{AsFd as _, BorrowedFd};
 
 use crate::context::Context;
 use crate::exit::Exit;
@@ -16,11 +17,21 @@ pub(crate) struct Args {
     /// Play a part of a scenario instead
     #[arg(long)]
     player: bool,
+    /// Serve the part of a job instead, by messages and streams of programs
+    #[arg(long)]
+    job: bool,
 }
 
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
         labs::need_privilege()?;
+        if self.job {
+            let own = |descriptor: BorrowedFd<'_>| descriptor.try_clone_to_owned();
+            let pipes = own(stdin().as_fd()).and_then(|input| Ok((input, own(stdout().as_fd())?)));
+            let (input, output) = pipes.map_err(Failure::io("take standard input and output"))?;
+            slipway_engine::job::serve(&context.root, input, output)?;
+            return Ok(Exit::Success);
+        }
         let (mut from, mut to) = (BufReader::new(stdin()), stdout());
         let served = if self.player {
             slipway_machines::play::part::player(&context.root, &mut from, &mut to)

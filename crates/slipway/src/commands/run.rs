@@ -18,8 +18,8 @@ use crate::context::{self, Context, DryRun};
 use crate::events::{Steps, Verify};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::labs;
 use crate::machines::Machines;
+use crate::{labs, parts};
 
 /// Run a program over the nodes of a lab: plain or MPI
 #[derive(Debug, clap::Args)]
@@ -107,7 +107,7 @@ impl Args {
                 if context.root.lab(&lab.name).exists() {
                     return self.in_lab(context, &Running::open(&context.root, &lab.name)?);
                 }
-                self.in_passing(context, &source, &lab)
+                self.in_passing(context, &source, &parts::with_part(lab)?)
             }
             None => self.in_lab(context, &labs::running(&context.root, self.lab.as_deref())?),
         }

@@ -10,7 +10,7 @@ use slipway_engine::state::ProgramEnd;
 use slipway_engine::tuning::Tunings;
 use slipway_image::Store;
 use slipway_lab::id::{List, NetworkId, NodeId};
-use slipway_lab::model::{Lab, Part};
+use slipway_lab::model::Lab;
 use slipway_machines::rsh::Rsh;
 use slipway_study::Source;
 
@@ -77,11 +77,7 @@ impl Args {
         let file = source.lab()?;
         labs::need_privilege()?;
         labs::warn(&source, &file);
-        let file = if file.machines.is_empty() {
-            file
-        } else {
-            Lab { part: Part { machine: parts::here(&file)?, ..Part::default() }, ..file }
-        };
+        let file = parts::with_part(file)?;
         if self.dry_run.dry_run {
             source.check(&Store::open()?, &file)?;
             let tunings = lab::tunings(&file).map_err(UpError::from)?;

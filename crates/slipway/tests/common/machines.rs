@@ -201,6 +201,7 @@ fn environment(folder: &Path, name: &str) -> Vec<(&'static str, String)> {
         ("SLIPWAY_STATE", own("state")),
         ("SLIPWAY_IMAGES", own("images")),
         ("SLIPWAY_SCRATCH", own("scratch")),
+        ("SLIPWAY_RESULTS", own("results")),
         ("SLIPWAY_RSH", format!("ssh -F {}", folder.join("ssh_config").display())),
     ]
 }
@@ -241,6 +242,22 @@ impl Machine {
     }
 }
 
+impl Machine {
+    /// Ends what its ssh server left behind: a session whose client is out of reach waits for it long after the server ended.
+    fn end_sessions(&self) {
+        let network = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/net")).ok();
+        let own = network(&self.keeper.id().to_string());
+        let all = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let names = all.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        // No others: a shell that is killed leaves locks behind, which other shells of this user then wait for.
+        let is_session =
+            |pid: &String| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "sshd");
+        for pid in names.filter(|name| network(name) == own).filter(is_session) {
+            let _ = Command::new("kill").args(["-9", &pid]).stderr(Stdio::null()).status();
+        }
+    }
+}
+
 impl Drop for Machines {
     fn drop(&mut self) {
         for number in 0..self.all.len() {
@@ -248,6 +265,7 @@ impl Drop for Machines {
             let _ = self.slipway(number, ["down", "--all", "--part"]).output();
         }
         for machine in &mut self.all {
+            machine.end_sessions();
             for child in [&mut machine.sshd, &mut machine.keeper] {
                 let _ = child.kill();
                 let _ = child.wait();

@@ -9,6 +9,7 @@ pub mod http;
 mod inventory;
 pub mod machines;
 pub mod rdma;
+pub mod ring;
 pub mod slurm;
 pub mod verbs;
 
