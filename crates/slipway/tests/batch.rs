@@ -82,7 +82,7 @@ fn a_job_gives_no_more_than_it_has() {
 
 #[test]
 fn a_lab_is_submitted_and_followed() {
-    let slurm = Slurm::new(1);
+    let slurm = Slurm::new(2);
     slurm.file(
         "lab.yaml",
         "lab: sub\nnodes: {n: {count: 2}}\njob: {command: [sh, -c, 'echo from $(hostname); exit 3']}\n",
@@ -90,9 +90,36 @@ fn a_lab_is_submitted_and_followed() {
     let planned = slurm.run("slipway", ["submit", "lab.yaml", "--nodes", "2", "--time", "10m", "--dry-run"]);
     assert!(planned.contains("#SBATCH --nodes=2\n") && planned.contains("#SBATCH --time=0-00:10:00\n"), "{planned}");
     assert!(planned.contains("lab.yaml\n"), "{planned}");
-    let output = slurm.program(0, "slipway", ["submit", "lab.yaml"]).output().expect("slipway can be started");
+    let output =
+        slurm.program(0, "slipway", ["submit", "lab.yaml", "--nodes", "2"]).output().expect("slipway can be started");
     let text = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(3), "the job's exit code: {}", told(&output));
     assert!(text.contains("n1 | from n1") && text.contains("n2 | from n2"), "{}", told(&output));
+    assert_eq!(slurm.remains(), [""; 0]);
+
+    // Ranks of an MPI job on both machines.
+    let mpi = [
+        "submit",
+        "lab.yaml",
+        "--nodes",
+        "2",
+        "--",
+        "--mpi",
+        "openmpi",
+        "-n",
+        "2",
+        "--",
+        "NPopenmpi",
+        "-u",
+        "64",
+        "-o",
+        "/dev/null",
+    ];
+    let output = slurm.program(0, "slipway", mpi).output().expect("slipway can be started");
+    assert!(
+        output.status.success() && told(&output).contains("0: n1") && told(&output).contains("1: n2"),
+        "{}",
+        told(&output)
+    );
     assert_eq!(slurm.remains(), [""; 0]);
 }

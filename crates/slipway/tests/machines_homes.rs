@@ -1,4 +1,4 @@
-//! Homes on GlusterFS that the machines of a lab share: the example `homes`, on real servers.
+//! Homes on `GlusterFS` that the machines of a lab share: the example `homes`, on real servers.
 //!
 //! Needs root, iproute2, openssh-server, glusterfs-server and glusterfs-client.
 
