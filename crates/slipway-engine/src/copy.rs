@@ -16,7 +16,9 @@ mod unpack;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write as _};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal as Number;
@@ -30,7 +32,7 @@ use slipway_sys::signals::Taken;
 use stream::{Broken, Counted, ENDING, Pipe, drain, quicken, wait};
 use unpack::Rules;
 
-use crate::exec::{Entry, ExecError, Exit, Launcher, Program, Stdio};
+use crate::exec::{Child, Entry, ExecError, Exit, Launcher, Program, Stdio};
 use crate::protocol::{self, Code, Reply};
 
 /// Where nodes have slipway's agent.
@@ -148,6 +150,45 @@ pub struct Copied {
     pub outward: u64,
 }
 
+/// The way into the node of a copy.
+#[derive(Clone, Copy)]
+pub enum Way<'a> {
+    /// The node is on this machine.
+    Here(&'a Launcher, &'a Entry),
+    /// The node, by its name, is on another. The function gives the command that executes a program there, by its words.
+    There(&'a str, &'a dyn Fn(Vec<OsString>) -> Command),
+}
+
+impl<'a> Way<'a> {
+    fn node(self) -> &'a str {
+        match self {
+            Self::Here(_, entry) => &entry.node,
+            Self::There(node, _) => node,
+        }
+    }
+
+    /// Starts the agent.
+    fn start(self, argv: Vec<OsString>, stdio: [BorrowedFd<'_>; 3]) -> Result<Child, CopyError> {
+        match self {
+            Self::Here(launcher, entry) => {
+                let program = Program { argv, ..Program::default() };
+                Ok(launcher.spawn(entry, &program, Stdio::Descriptors(stdio), None)?)
+            }
+            Self::There(_, command) => {
+                let start = || -> io::Result<Child> {
+                    let [input, output, error] = stdio;
+                    let own = |descriptor: BorrowedFd<'_>| descriptor.try_clone_to_owned();
+                    let mut command = command(argv);
+                    // Of a terminal's Ctrl-C this process hears alone, and ends the copy in good order.
+                    command.stdin(own(input)?).stdout(own(output)?).stderr(own(error)?).process_group(0);
+                    Child::of(&command.spawn()?)
+                };
+                start().map_err(CopyError::io("start", Path::new("the remote shell")))
+            }
+        }
+    }
+}
+
 /// Bounds of a copy: bytes out of a node, and time without progress.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
@@ -167,8 +208,7 @@ pub type Progress<'a> = dyn FnMut(u64, Option<u64>) + 'a;
 /// All of [`CopyError`].
 #[tracing::instrument(level = "info", skip_all, err(level = "debug"))]
 pub fn out_of(
-    launcher: &Launcher,
-    entry: &Entry,
+    way: Way<'_>,
     from: &Path,
     to: &Path,
     bounds: Bounds,
@@ -181,7 +221,7 @@ pub fn out_of(
     let (ours, theirs) = pipe()?;
     let (nothing, end) = pipe()?;
     drop(end);
-    let agent = Agent::start(launcher, entry, PACK, from, nothing.as_fd(), Some(theirs.as_fd()))?;
+    let agent = Agent::start(way, PACK, from, nothing.as_fd(), Some(theirs.as_fd()))?;
     drop((nothing, theirs));
     let signals = Taken::new(&ENDING).map_err(CopyError::io("take", Path::new("signals")))?;
     let mut broken = None;
@@ -196,15 +236,14 @@ pub fn out_of(
 /// All of [`CopyError`].
 #[tracing::instrument(level = "info", skip_all, err(level = "debug"))]
 pub fn into(
-    launcher: &Launcher,
-    entry: &Entry,
+    way: Way<'_>,
     from: &Path,
     to: &Path,
     bounds: Bounds,
     progress: &mut Progress<'_>,
 ) -> Result<Copied, CopyError> {
     let (theirs, ours) = pipe()?;
-    let agent = Agent::start(launcher, entry, UNPACK, to, theirs.as_fd(), None)?;
+    let agent = Agent::start(way, UNPACK, to, theirs.as_fd(), None)?;
     drop(theirs);
     let signals = Taken::new(&ENDING).map_err(CopyError::io("take", Path::new("signals")))?;
     let mut broken = None;
@@ -231,15 +270,16 @@ fn pipe() -> Result<(OwnedFd, OwnedFd), CopyError> {
 /// The half that runs in the node.
 struct Agent<'a> {
     node: &'a str,
-    child: crate::exec::Child,
+    /// Whether it is on another machine.
+    is_elsewhere: bool,
+    child: Child,
     says: OwnedFd,
 }
 
 impl<'a> Agent<'a> {
     /// Where it has no output of its own, what it says there is what it says.
     fn start(
-        launcher: &Launcher,
-        entry: &'a Entry,
+        way: Way<'a>,
         what: &str,
         path: &Path,
         input: BorrowedFd<'_>,
@@ -248,11 +288,8 @@ impl<'a> Agent<'a> {
         let (says, error) = pipe()?;
         quicken(&says)?;
         let argv = vec![AGENT.into(), what.into(), path.into()];
-        let program = Program { argv, ..Program::default() };
-        let output = output.unwrap_or(error.as_fd());
-        let stdio = Stdio::Descriptors([input, output, error.as_fd()]);
-        let child = launcher.spawn(entry, &program, stdio, None)?;
-        Ok(Self { node: &entry.node, child, says })
+        let child = way.start(argv, [input, output.unwrap_or(error.as_fd()), error.as_fd()])?;
+        Ok(Self { node: way.node(), is_elsewhere: matches!(way, Way::There(..)), child, says })
     }
 
     /// Waits for its end, for a moment: a program of the node may have stopped it, or hold its end of a pipe. Gives how it
@@ -307,6 +344,10 @@ impl<'a> Agent<'a> {
             // Any program of the node may have written it.
             let (code, account) = match protocol::parse::<Reply<Copied>>(&account).map(|reply| reply.outcome) {
                 Ok(Err(error)) => (error.code, printable(&error.to_string())),
+                // The way to another machine says why it is none.
+                _ if !account.is_empty() && self.is_elsewhere => {
+                    (Code::Copy, printable(String::from_utf8_lossy(&account).trim()))
+                }
                 _ => (Code::Copy, format!("the agent ended with code {}", exit.code())),
             };
             CopyError::Inside { node: node(), code, account }

@@ -74,7 +74,7 @@ pub enum SaveError {
 }
 
 /// The result of saving.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Saved {
     /// Files, directories, links, and marks of what was deleted.
     pub entries: u64,

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt as _;
+use std::process::Command;
 
 use serde::de::DeserializeOwned;
 use slipway_engine::lab::{Given, Running};
@@ -51,15 +52,58 @@ pub(crate) fn give(context: &Context, running: &Running, order: Order) -> Result
     Ok(given)
 }
 
-/// Executes this program with these words on the machine of a node, in the place of this process. Returns only where that
-/// fails.
-pub(crate) fn instead(running: &Running, node: NodeId, tty: bool, words: Vec<OsString>) -> Failure {
-    let machine = &running.lab.machines[running.lab.hosts[running.lab.nodes[node].host].machine];
-    let error = match Rsh::from_env() {
-        Ok(rsh) => rsh.slipway(machine, tty, words).exec(),
-        Err(error) => return error.into(),
-    };
-    Failure::io(format!("reach machine {}", machine.name))(error)
+/// A command of Slipway about one node, for the machine where that node is.
+#[derive(Debug)]
+pub(crate) struct Elsewhere<'a> {
+    rsh: Rsh,
+    machine: &'a Machine,
+    words: Vec<OsString>,
+    tty: bool,
+}
+
+impl<'a> Elsewhere<'a> {
+    /// The command `name` with these options about a node. `None`: the node is on this machine.
+    pub(crate) fn find(
+        running: &'a Running,
+        node: NodeId,
+        name: &str,
+        options: Vec<OsString>,
+    ) -> Result<Option<Self>, Failure> {
+        let lab = &running.lab;
+        if lab.has_here(node) {
+            return Ok(None);
+        }
+        let mut words: Vec<OsString> = vec![name.into()];
+        words.extend(options);
+        words.extend([lab.name.clone().into(), lab.nodes[node].name.clone().into()]);
+        let machine = &lab.machines[lab.machine_of(node)];
+        Ok(Some(Self { rsh: Rsh::from_env()?, machine, words, tty: false }))
+    }
+
+    /// The same, with a terminal there.
+    pub(crate) fn on_terminal(self, tty: bool) -> Self {
+        Self { tty, ..self }
+    }
+
+    /// The name of the machine.
+    pub(crate) fn machine(&self) -> &str {
+        &self.machine.name
+    }
+
+    /// The command, with these words at its end.
+    pub(crate) fn command(&self, last: impl IntoIterator<Item = OsString>) -> Command {
+        self.rsh.slipway(self.machine, self.tty, self.words.iter().cloned().chain(last))
+    }
+
+    /// Executes it with these words at its end, in the place of this process. Returns only where that fails.
+    pub(crate) fn instead(self, last: impl IntoIterator<Item = OsString>) -> Failure {
+        Failure::io(format!("reach machine {}", self.machine.name))(self.command(last).exec())
+    }
+}
+
+/// An option with its value, where it has one.
+pub(crate) fn option(name: &str, value: Option<impl Into<OsString>>) -> Vec<OsString> {
+    value.map_or_else(Vec::new, |value| vec![name.into(), value.into()])
 }
 
 /// The answers of a command's parts on other machines, in the machines' order. `words` are the command's own.

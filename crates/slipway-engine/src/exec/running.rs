@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open, waitid};
 use serde::{Deserialize, Serialize};
 
 /// The end of a program: its exit code, or the signal that ended it.
@@ -39,6 +39,15 @@ pub struct Child {
 impl Child {
     pub(super) fn new(pid: Pid, pidfd: OwnedFd) -> Self {
         Self { pid, pidfd, terminal: None }
+    }
+
+    /// A child that is no program in a node, but the way to one on another machine. It leads a process group.
+    ///
+    /// # Errors
+    /// As `pidfd_open(2)`.
+    pub(crate) fn of(process: &std::process::Child) -> io::Result<Self> {
+        let pid = Pid::from_child(process);
+        Ok(Self::new(pid, pidfd_open(pid, PidfdFlags::empty())?))
     }
 
     /// In this process's PID namespace.

@@ -1,9 +1,11 @@
 //! `slipway copy`
 
+use std::ffi::OsString;
 use std::path::PathBuf;
+use std::process::Command;
 
 use serde::Serialize;
-use slipway_engine::copy::{Bounds, Copied, into, out_of};
+use slipway_engine::copy::{Bounds, Copied, Way, into, out_of};
 use slipway_engine::exec::{Entry, Launcher};
 use slipway_document::units::{Bytes, Seconds};
 
@@ -11,6 +13,7 @@ use crate::context::{Context, DryRun};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::meter::{Meter, Progress};
+use crate::parts::Elsewhere;
 use crate::{labs, view};
 
 /// Copy files and folders into a node or out of it
@@ -85,15 +88,24 @@ impl Args {
             context.answer(&answer, |answer| format!("would copy {} to {}\n", answer.from, answer.to))?;
             return Ok(Exit::Success);
         }
-        let entry = Entry::to(&running, node)?;
         let launcher = Launcher::new().map_err(Failure::io("prepare to start programs"))?;
+        let elsewhere = Elsewhere::find(&running, node, "exec", Vec::new())?;
+        let entry = if elsewhere.is_some() { None } else { Some(Entry::to(&running, node)?) };
+        let there = |argv| {
+            let last = std::iter::once("--".into()).chain::<Vec<OsString>>(argv);
+            elsewhere.as_ref().map_or_else(|| Command::new("false"), |elsewhere| elsewhere.command(last))
+        };
+        let way = match &entry {
+            Some(entry) => Way::Here(&launcher, entry),
+            None => Way::There(&running.lab.nodes[node].name, &there),
+        };
         let mut meter = Meter::new(&context.global);
         let mut show = |done, total| meter.show(Progress::Copy { done, total });
         let bounds = Bounds { most: self.max_size, patience: self.patience.duration() };
         let copied = if inwards {
-            into(&launcher, &entry, &outside, &path, bounds, &mut show)
+            into(way, &outside, &path, bounds, &mut show)
         } else {
-            out_of(&launcher, &entry, &path, &outside, bounds, &mut show)
+            out_of(way, &path, &outside, bounds, &mut show)
         };
         meter.finish();
         let copied = copied?;

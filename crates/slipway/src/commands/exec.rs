@@ -5,13 +5,12 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use slipway_engine::exec::{Entry, Launcher, Program};
-use slipway_engine::lab::Running;
-use slipway_lab::id::NodeId;
 
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::{labs, parts, user};
+use crate::parts::{Elsewhere, option};
+use crate::{labs, user};
 
 /// Run a program in a node
 #[derive(Debug, clap::Args)]
@@ -75,8 +74,8 @@ impl Args {
 pub(crate) fn enter(context: &Context, words: &[String], argv: Vec<OsString>, way: &Way, tty: bool) -> Result<Exit, Failure> {
     let run = || {
         let (running, node) = labs::node(&context.root, words)?;
-        if !running.lab.has_here(node) {
-            return Err(parts::instead(&running, node, tty, elsewhere(&running, node, argv, way, tty)));
+        if let Some(elsewhere) = Elsewhere::find(&running, node, "exec", way.options(tty)?)? {
+            return Err(elsewhere.on_terminal(tty).instead(std::iter::once("--".into()).chain(argv)));
         }
         let entry = Entry::to(&running, node)?;
         let user = way.user.as_deref().map(|word| user::find(&entry, word)).transpose()?;
@@ -91,17 +90,16 @@ pub(crate) fn enter(context: &Context, words: &[String], argv: Vec<OsString>, wa
     })
 }
 
-/// The words of the same command on the machine of the node. Variables have their values from here.
-fn elsewhere(running: &Running, node: NodeId, argv: Vec<OsString>, way: &Way, tty: bool) -> Vec<OsString> {
-    let mut words: Vec<OsString> = vec!["exec".into()];
-    words.extend(tty.then(|| "--tty".into()));
-    words.extend(way.user.iter().flat_map(|user| ["--user".into(), user.into()]));
-    words.extend(way.workdir.iter().flat_map(|folder| ["--workdir".into(), folder.into()]));
-    let env = environment(&way.env).unwrap_or_default();
-    words.extend(env.iter().flat_map(|(key, value)| ["--env".into(), format!("{key}={value}").into()]));
-    words.extend([running.lab.name.clone().into(), running.lab.nodes[node].name.clone().into(), "--".into()]);
-    words.extend(argv);
-    words
+impl Way {
+    /// The same as options for another machine. Variables have their values from here.
+    fn options(&self, tty: bool) -> Result<Vec<OsString>, Failure> {
+        let mut options: Vec<OsString> = tty.then(|| "--tty".into()).into_iter().collect();
+        options.extend(option("--user", self.user.as_ref()));
+        options.extend(option("--workdir", self.workdir.as_ref()));
+        let env = environment(&self.env)?.into_iter().map(|(key, value)| format!("{key}={value}"));
+        options.extend(env.flat_map(|variable| option("--env", Some(variable))));
+        Ok(options)
+    }
 }
 
 /// Variables as they are written on the command line.

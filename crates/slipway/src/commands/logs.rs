@@ -9,7 +9,8 @@ use slipway_engine::lab::OwnProgram;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::{labs, parts};
+use crate::labs;
+use crate::parts::{Elsewhere, option};
 
 /// Longer lines are shown in pieces of this many bytes.
 const LONGEST_LINE: usize = 64 * 1024;
@@ -54,13 +55,11 @@ impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
         let (running, index) = labs::node(&context.root, &self.words)?;
         let node = &running.lab.nodes[index].name;
-        if !running.lab.has_here(index) {
-            let mut words: Vec<OsString> = vec!["logs".into()];
-            words.extend(context.global.json.then(|| "--json".into()));
-            words.extend(self.follow.then(|| "--follow".into()));
-            words.extend(self.tail.iter().flat_map(|tail| ["--tail".into(), tail.to_string().into()]));
-            words.extend([running.lab.name.clone().into(), node.clone().into()]);
-            return Err(parts::instead(&running, index, false, words));
+        let mut options: Vec<OsString> = context.global.json.then(|| "--json".into()).into_iter().collect();
+        options.extend(self.follow.then(|| "--follow".into()));
+        options.extend(option("--tail", self.tail.map(|tail| tail.to_string())));
+        if let Some(elsewhere) = Elsewhere::find(&running, index, "logs", options)? {
+            return Err(elsewhere.instead([]));
         }
         let says = |what: &str| Failure::io(format!("{what} the log of node {node}"));
         let mut log = running.log(index, self.follow)?;

@@ -1,7 +1,10 @@
 //! `slipway save`
 
+use std::fs::File;
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::os::fd::AsFd as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 use serde::Serialize;
 use slipway_image::{Saved, save};
@@ -10,7 +13,11 @@ use slipway_document::units::Bytes;
 use crate::context::{Context, DryRun};
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::parts::{Elsewhere, option};
 use crate::{labs, view};
+
+/// Longest line of a result from another machine, bytes.
+const LONGEST_RESULT: u64 = 4096;
 
 /// Save a node's changes to its file system as a new image
 #[derive(Debug, clap::Args)]
@@ -33,6 +40,9 @@ pub(crate) struct Args {
     /// Greatest size of the archive [default: nine tenths of the free space there]
     #[arg(long, value_name = "SIZE")]
     max_size: Option<Bytes>,
+    /// Write to standard output: the result as a line, then the archive, in the form that its name says
+    #[arg(long, hide = true)]
+    to_output: bool,
     #[command(flatten)]
     dry_run: DryRun,
 }
@@ -64,7 +74,18 @@ impl Args {
             context.answer(&answer, |answer| format!("would save what {} changed in {shown}\n", answer.node))?;
             return Ok(Exit::Success);
         }
-        let saved = save(running.upper(index)?.as_fd(), &running.furnished(index), &answer.file, self.max_size)?;
+        let own = |file: &Path| -> Result<Saved, Failure> {
+            Ok(save(running.upper(index)?.as_fd(), &running.furnished(index), file, self.max_size)?)
+        };
+        if self.to_output {
+            return to_output(&answer.file, own);
+        }
+        let mut options = option("--max-size", self.max_size.map(|most| most.to_string()));
+        options.push("--to-output".into());
+        let saved = match Elsewhere::find(&running, index, "save", options)? {
+            Some(elsewhere) => from_elsewhere(&elsewhere, &answer.file)?,
+            None => own(&answer.file)?,
+        };
         answer.saved = Some(saved);
         context.tell(&answer, |answer| {
             format!(
@@ -76,4 +97,41 @@ impl Args {
         })?;
         Ok(Exit::Success)
     }
+}
+
+/// Saves in a folder of its own, and writes all to standard output once it is whole.
+fn to_output(name: &Path, own: impl FnOnce(&Path) -> Result<Saved, Failure>) -> Result<Exit, Failure> {
+    let says = || Failure::io("write the archive to standard output");
+    let folder = tempfile::tempdir().map_err(Failure::io("make a folder for the archive"))?;
+    let file = folder.path().join(name.file_name().unwrap_or_default());
+    let saved = own(&file)?;
+    let mut out = io::stdout().lock();
+    let line = serde_json::to_string(&saved).map_err(|error| says()(error.into()))?;
+    let written = writeln!(out, "{line}").and_then(|()| io::copy(&mut File::open(&file)?, &mut out));
+    written.and_then(|_| out.flush()).map_err(says())?;
+    Ok(Exit::Success)
+}
+
+/// Takes what [`to_output`] writes on the node's machine. The archive appears whole or not at all.
+fn from_elsewhere(elsewhere: &Elsewhere<'_>, file: &Path) -> Result<Saved, Failure> {
+    let folder = match file.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    };
+    let says = || Failure::io(format!("write {}", file.display()));
+    let lost = || Failure::io(format!("take the archive from machine {}", elsewhere.machine()));
+    let name = file.file_name().unwrap_or_default().to_owned();
+    let mut there = elsewhere.command([name]).stdout(Stdio::piped()).spawn().map_err(lost())?;
+    let mut from = BufReader::new(there.stdout.take().expect("it is piped"));
+    let mut archive = tempfile::NamedTempFile::new_in(folder).map_err(says())?;
+    let mut line = String::new();
+    from.by_ref().take(LONGEST_RESULT).read_line(&mut line).map_err(lost())?;
+    io::copy(&mut from, &mut archive).map_err(says())?;
+    if !there.wait().map_err(lost())?.success() {
+        return Err(lost()(io::Error::other("it did not save it")));
+    }
+    let saved = serde_json::from_str(&line).map_err(|error| lost()(error.into()))?;
+    archive.as_file().sync_all().map_err(says())?;
+    archive.persist(file).map_err(|error| says()(error.error))?;
+    Ok(saved)
 }
