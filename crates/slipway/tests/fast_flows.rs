@@ -7,7 +7,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use common::{Inventory, Lab, Place, as_before, told};
+use common::{Inventory, Lab, Place, as_before, await_that, told};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -342,6 +342,10 @@ fn a_connection_that_is_put_back_stays_one_and_the_same() {
     let (mut a, mut b) = (Program::new(&lab, "a"), Program::new(&lab, "b"));
     for (client, name) in [(&mut a, "within"), (&mut b, "across")] {
         let accept = format!("accept {name} 5000");
+        // New routers have to meet first: until then, a connection to another host takes the network.
+        await_that("the client's router reaches the server's", || {
+            lab.routers()[1]["status"]["peers"][0]["ready"].as_u64() > Some(0)
+        });
         client.does(&format!("connect {name} srv 5000"));
         srv.does("limit 1");
         assert_eq!(srv.say(&accept), "EMFILE");
