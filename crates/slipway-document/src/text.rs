@@ -57,6 +57,16 @@ pub fn printable_json(text: &str) -> String {
     shown
 }
 
+/// Names one after the other; of many, the first few.
+#[must_use]
+pub fn listed(names: &[String]) -> String {
+    const SHOWN: usize = 10;
+    match names.len().checked_sub(SHOWN).filter(|&more| more > 1) {
+        Some(more) => format!("{} and {more} more", names[..SHOWN].join(", ")),
+        None => names.join(", "),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -82,5 +92,13 @@ mod tests {
             prop_assert!(!shown.chars().any(is_hidden));
             prop_assert_eq!(serde_json::from_str::<String>(&shown).expect("still JSON"), text);
         }
+    }
+
+    #[test]
+    fn long_lists_are_cut_short() {
+        let names = |count: usize| (1..=count).map(|n| format!("n{n}")).collect::<Vec<_>>();
+        assert_eq!(listed(&names(2)), "n1, n2");
+        assert!(listed(&names(11)).ends_with("n10, n11"), "one more is not worth the words");
+        assert!(listed(&names(300)).ends_with("n10 and 290 more"));
     }
 }

@@ -10,8 +10,9 @@ use slipway_sys::interfaces::with_address;
 
 /// Names the command in the place of ssh. Its words are separated by spaces; the destination and the words to execute follow.
 pub const VARIABLE: &str = "SLIPWAY_RSH";
-/// No question for a password: nobody would see it among the answers of several machines.
-const USUAL: &str = "ssh -o BatchMode=yes";
+/// No question for a password: nobody would see it among the answers of several machines. A machine that says nothing for a
+/// minute is lost.
+const USUAL: &str = "ssh -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=20";
 /// A step of a job on one machine (`srun(1)`): it shares the job's cores with all other steps, and says nothing of itself.
 const STEP: [&str; 10] = [
     "srun",

@@ -3,6 +3,7 @@
 //! ```text
 //! /run/slipway/              the state root; SLIPWAY_STATE names another
 //!   .locks/LAB               locked (flock(2)) for as long as the lab's anchor, or an `up` or `down`, lives
+//!   .away/LAB                machines that could not be reached when a lab of this name went down
 //!   LAB/lab.json             the resolved lab
 //!       state.json           processes and what was chosen; replaced whole, never edited
 //!       disks.json           block devices of nodes that have one of their own
@@ -157,6 +158,12 @@ impl StateRoot {
         let digest = Sha256::digest(path.as_os_str().as_bytes());
         let [a, b, c, d, ..] = digest.0;
         format!(".{:08x}", u32::from_be_bytes([a, b, c, d]))
+    }
+
+    /// The root itself.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Names of all labs that have a folder or a lock here, running or left behind, in order.

@@ -7,6 +7,7 @@ use slipway_engine::lab::Given;
 use slipway_engine::rsh::Rsh;
 use slipway_lab::id::{List, MachineId};
 use slipway_lab::model::Machine;
+use slipway_lab::policy::Rule;
 use slipway_lab::scenario::Order as LabOrder;
 
 use crate::channel::Channel;
@@ -45,11 +46,23 @@ pub fn others(machines: &List<MachineId, Machine>, here: MachineId) -> Vec<&Mach
 /// # Errors
 /// All machines that could not. The others have.
 pub fn give(rsh: &Rsh, machines: &[&Machine], lab: &str, order: &LabOrder) -> Result<Given, MachineError> {
+    let order = Order::Give { lab: lab.to_owned(), order: Box::new(order.clone()) };
+    have_done(rsh, machines, "change the lab", &order)
+}
+
+/// Puts these rules in the place of a lab's policy, on other machines.
+///
+/// # Errors
+/// All machines that could not. The others have.
+pub fn set_policy(rsh: &Rsh, machines: &[&Machine], lab: &str, rules: &[Rule]) -> Result<Given, MachineError> {
+    have_done(rsh, machines, "set the policy", &Order::Policy { lab: lab.to_owned(), rules: rules.to_vec() })
+}
+
+fn have_done(rsh: &Rsh, machines: &[&Machine], doing: &'static str, order: &Order) -> Result<Given, MachineError> {
     let outcomes = each(machines.to_vec(), |machine| {
         let mut channel = Channel::open(rsh, machine)?;
         channel.greet()?;
-        let order = Order::Give { lab: lab.to_owned(), order: Box::new(order.clone()) };
-        channel.have_done("change the lab", &order, &mut |_| ())
+        channel.have_done(doing, order, &mut |_| ())
     });
     let (mut given, mut failures) = (Given::default(), Vec::new());
     for outcome in outcomes {

@@ -8,9 +8,10 @@
 //! says why.
 
 pub mod ask;
+pub mod away;
 pub mod batch;
 mod channel;
-pub mod down;
+mod down;
 mod error;
 mod images;
 pub mod message;

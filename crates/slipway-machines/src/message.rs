@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use slipway_lab::model::{Lab, Secret};
+use slipway_lab::policy::Rule;
 use slipway_lab::scenario::{Order as LabOrder, Schedule};
 use slipway_measure::play::{Begin, Line};
 
@@ -45,8 +46,17 @@ pub enum Order {
     Down {
         /// The lab's name.
         lab: String,
+        /// Its [number](slipway_lab::model::Part::number). Another lab of this name stays.
+        number: u64,
         /// Time to wait for another process that holds it, seconds.
         patience: u64,
+    },
+    /// Puts rules in the place of a running lab's policy.
+    Policy {
+        /// The lab's name.
+        lab: String,
+        /// All rules.
+        rules: Vec<Rule>,
     },
     /// Carries out its part of an order to a running lab.
     Give {

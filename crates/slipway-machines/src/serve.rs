@@ -53,8 +53,10 @@ fn orders(
                 *kept = made.take().filter(|_| stay);
                 Ok(Answer::done())
             }
-            Order::Down { lab, patience } => down(&machine.labs, &lab, Duration::from_secs(patience))
-                .map(|removed| Answer::Done { was_there: removed.is_some(), connections: 0, notes: Vec::new() })
+            Order::Down { lab, number, patience } => take_down(machine, &lab, number, patience),
+            Order::Policy { lab, rules } => Running::open(&machine.labs, &lab)
+                .and_then(|running| running.set_policy(&rules))
+                .map(|connections| Answer::Done { was_there: true, connections, notes: Vec::new() })
                 .map_err(|error| error.to_string()),
             Order::Give { lab, order } => Running::open(&machine.labs, &lab)
                 .and_then(|running| running.give(*order))
@@ -77,6 +79,16 @@ fn log(machine: &Machine, lab: &str, to: &mut impl Write) -> Result<Answer, Stri
         send(to, &Answer::Played { line: Box::new(line) }).map_err(|error| error.to_string())?;
     }
     Ok(Answer::done())
+}
+
+fn take_down(machine: &Machine, lab: &str, number: u64, patience: u64) -> Result<Answer, String> {
+    let done = |was_there| Answer::Done { was_there, connections: 0, notes: Vec::new() };
+    // Remains of which nothing can be read may be the lab's.
+    if machine.labs.lab(lab).read_lab().is_ok_and(|there| there.part.number != number) {
+        return Ok(done(false));
+    }
+    let removed = down(&machine.labs, lab, Duration::from_secs(patience));
+    removed.map(|removed| done(removed.is_some())).map_err(|error| error.to_string())
 }
 
 fn make(machine: &Machine, mut lab: Lab, secret: Secret, to: &mut (impl Write + Send)) -> Result<Passing, String> {

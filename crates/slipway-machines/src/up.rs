@@ -3,6 +3,7 @@
 use std::sync::mpsc;
 
 use rustix::rand::{GetRandomFlags, getrandom};
+use slipway_document::text::listed;
 use slipway_engine::lab::Progress;
 use slipway_engine::rsh::{Rsh, is_here};
 use slipway_lab::id::MachineId;
@@ -23,6 +24,7 @@ const PATIENCE: u64 = 30;
 #[derive(Debug)]
 pub struct Made {
     lab: String,
+    number: u64,
     channels: Vec<Channel>,
 }
 
@@ -41,8 +43,8 @@ impl Made {
     /// # Errors
     /// Everything that machines could not take down.
     pub fn down(self) -> Result<(), MachineError> {
-        let Self { lab, channels } = self;
-        let order = Order::Down { lab, patience: PATIENCE };
+        let Self { lab, number, channels } = self;
+        let order = Order::Down { lab, number, patience: PATIENCE };
         all(each(channels, |mut channel| channel.have_done("take the lab down", &order, &mut |_| ()))).map(drop)
     }
 }
@@ -64,7 +66,7 @@ pub fn here(lab: &Lab) -> Result<MachineId, MachineError> {
     lab.machines.position(is_here).ok_or_else(|| {
         let all: Vec<String> =
             lab.machines.iter().map(|machine| format!("{} ({})", machine.name, machine.address)).collect();
-        MachineError::NotHere { lab: lab.name.clone(), all: all.join(", ") }
+        MachineError::NotHere { lab: lab.name.clone(), all: listed(&all) }
     })
 }
 
@@ -104,7 +106,7 @@ pub fn make(rsh: &Rsh, lab: &Lab, progress: &mut dyn FnMut(Progress)) -> Result<
         }
         making.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     });
-    Ok(Made { lab: lab.name.clone(), channels: all(made)? })
+    Ok(Made { lab: lab.name.clone(), number, channels: all(made)? })
 }
 
 fn draw<const N: usize>() -> Result<[u8; N], MachineError> {

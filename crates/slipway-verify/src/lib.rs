@@ -48,6 +48,16 @@ pub enum VerifyError {
         /// The error of the action.
         source: std::io::Error,
     },
+    /// A node is on another machine.
+    #[error(
+        "measure a path of {node}, which is on machine {machine}: one clock has to see both ends\nHint: choose nodes of one machine, and give the command there"
+    )]
+    Elsewhere {
+        /// The node.
+        node: String,
+        /// Its machine.
+        machine: String,
+    },
     /// The caller broke it off.
     #[error("measure the links: interrupted")]
     Interrupted,
@@ -117,6 +127,12 @@ impl Plan {
     /// # Errors
     /// When a node cannot be entered, or the kernel refuses something.
     pub fn new(running: &Running, links: &LinkReport, routes: &[Route], effort: Effort) -> Result<Self, VerifyError> {
+        let lab = &running.lab;
+        let mut nodes = routes.iter().flat_map(|route| &route.hops).flat_map(|hop| [hop.from.0, hop.to.0]);
+        if let Some(node) = nodes.find(|&node| !lab.has_here(node)) {
+            let machine = lab.machines[lab.machine_of(node)].name.clone();
+            return Err(VerifyError::Elsewhere { node: lab.nodes[node].name.clone(), machine });
+        }
         let world = World::of(links, routes, &|place| path::mtu(running, place));
         let paths = routes.iter().map(|route| path::Path::open(running, route)).collect::<Result<Vec<_>, _>>()?;
         let mtus: Vec<usize> = paths.iter().map(|path| path.mtu).collect();

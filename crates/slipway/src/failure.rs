@@ -279,7 +279,9 @@ impl From<VerifyError> for Failure {
     fn from(error: VerifyError) -> Self {
         match error {
             VerifyError::Lab(error) => error.into(),
-            VerifyError::NoRoute { .. } | VerifyError::Unknown { .. } => Self::usage(&error),
+            VerifyError::NoRoute { .. } | VerifyError::Unknown { .. } | VerifyError::Elsewhere { .. } => {
+                Self::usage(&error)
+            }
             error @ (VerifyError::Io { .. } | VerifyError::Interrupted) => Self::new(Exit::Failed, &error),
         }
     }

@@ -6,12 +6,13 @@ use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
 use serde::de::DeserializeOwned;
-use slipway_engine::lab::{Given, Running};
+use slipway_engine::lab::{Given, LabError, Running};
 use slipway_lab::id::{MachineId, NodeId};
 use slipway_lab::model::{Lab, Machine, Part};
+use slipway_lab::policy::Rule;
 use slipway_lab::scenario::Order;
-use slipway_machines::ask;
 use slipway_machines::rsh::Rsh;
+use slipway_machines::{MachineError, ask};
 
 use crate::context::Context;
 use crate::failure::Failure;
@@ -35,16 +36,33 @@ pub(crate) fn others<'a>(context: &Context, lab: &'a Lab) -> Vec<&'a Machine> {
 }
 
 /// Gives an order to a running lab, on all of its machines at once.
-pub(crate) fn give(context: &Context, running: &Running, order: Order) -> Result<Given, Failure> {
-    let others = others(context, &running.lab);
+pub(crate) fn give(context: &Context, running: &Running, order: &Order) -> Result<Given, Failure> {
+    let there = |rsh: &Rsh, others: &[&Machine]| ask::give(rsh, others, &running.lab.name, order);
+    everywhere(context, &running.lab, || running.give(order.clone()), there)
+}
+
+/// Puts rules in the place of a running lab's policy, on all of its machines at once. Gives how many fast connections ended.
+pub(crate) fn set_policy(context: &Context, running: &Running, rules: &[Rule]) -> Result<u64, Failure> {
+    let here = || running.set_policy(rules).map(|connections| Given { connections, ..Given::default() });
+    let there = |rsh: &Rsh, others: &[&Machine]| ask::set_policy(rsh, others, &running.lab.name, rules);
+    everywhere(context, &running.lab, here, there).map(|given| given.connections)
+}
+
+/// Does the same here and on a lab's other machines, at once.
+fn everywhere(
+    context: &Context,
+    lab: &Lab,
+    here: impl FnOnce() -> Result<Given, LabError>,
+    there: impl FnOnce(&Rsh, &[&Machine]) -> Result<Given, MachineError> + Send,
+) -> Result<Given, Failure> {
+    let others = others(context, lab);
     if others.is_empty() {
-        return Ok(running.give(order)?);
+        return Ok(here()?);
     }
     let rsh = Rsh::from_env()?;
     let (here, there) = std::thread::scope(|scope| {
-        let there = scope.spawn(|| ask::give(&rsh, &others, &running.lab.name, &order));
-        let here = running.give(order.clone());
-        (here, there.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        let there = scope.spawn(|| there(&rsh, &others));
+        (here(), there.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     });
     let (mut given, there) = (here?, there?);
     given.connections += there.connections;

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+pub(crate) use slipway_document::text::listed;
 use slipway_document::units::Bytes;
 use slipway_engine::fast::RouterState;
 use slipway_engine::lab::OwnProgram;
@@ -45,15 +46,6 @@ pub(crate) fn ended(connections: u64) -> String {
         0 => String::new(),
         1 => "1 fast connection was ended; its programs connect anew on the container network\n".to_owned(),
         some => format!("{some} fast connections were ended; their programs connect anew on the container network\n"),
-    }
-}
-
-/// Names one after the other; of many, the first few.
-pub(crate) fn listed(names: &[String]) -> String {
-    const SHOWN: usize = 10;
-    match names.len().checked_sub(SHOWN).filter(|&more| more > 1) {
-        Some(more) => format!("{} and {more} more", names[..SHOWN].join(", ")),
-        None => names.join(", "),
     }
 }
 
@@ -273,14 +265,6 @@ mod tests {
         assert_eq!(size(Bytes(20 << 30)), "20.0 GiB");
         assert_eq!(age(90), "90 s");
         assert_eq!(age(7200), "2 h");
-    }
-
-    #[test]
-    fn long_lists_are_cut_short() {
-        let names = |count: usize| (1..=count).map(|n| format!("n{n}")).collect::<Vec<_>>();
-        assert_eq!(listed(&names(2)), "n1, n2");
-        assert!(listed(&names(11)).ends_with("n10, n11"), "one more is not worth the words");
-        assert!(listed(&names(300)).ends_with("n10 and 290 more"));
     }
 
     #[test]

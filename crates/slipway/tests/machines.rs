@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 
 use common::machines::Machines;
@@ -171,4 +172,60 @@ fn machines_are_chosen_where_the_lab_is_brought_up() {
     let words = ["up".as_ref(), "--machines".as_ref(), "n[1-".as_ref(), file.as_os_str()];
     assert!(machines.fails(0, 2, words).contains("a bracket is not closed"));
     assert_eq!(machines.remains(), [""; 0]);
+}
+
+#[test]
+fn a_machine_that_was_away_is_taken_down_when_it_is_back() {
+    let machines = Machines::new(3);
+    let file = machines.file("away", "nodes:\n  n: {count: 3}\n");
+    machines.run(0, ["up", "--quiet", file.to_str().expect("plain")]);
+    machines.plug(1, false);
+    let said = machines.fails(0, 1, ["down", "away"]);
+    assert!(said.contains("reach machine b") && said.contains("down --all` on this machine tries again"), "{said}");
+    // Only what cannot be reached is left, and the note of it.
+    let left = machines.remains();
+    assert!(left.iter().all(|line| line.starts_with("b: ") || line == "a: .away"), "{left:?}");
+    // It is still away.
+    assert!(machines.fails(0, 1, ["down", "--all"]).contains("reach machine b"));
+    machines.plug(1, true);
+    assert!(machines.run(0, ["down", "--all"]).contains("lab away"));
+    assert!(machines.remains().is_empty(), "{:?}", machines.remains());
+    assert_eq!(machines.run(0, ["down", "--all"]), "no lab is up: nothing to remove\n");
+}
+
+#[test]
+fn a_policy_holds_on_all_machines_and_nodes_are_inspected_where_they_are() {
+    let machines = Machines::new(3);
+    let file = machines.file("rules", "networks: {net: fast}\nnodes:\n  n: {count: 3}\n");
+    machines.run(0, ["up", "--quiet", file.to_str().expect("plain")]);
+    let serve = "import socket\ns = socket.create_server(('', 5000))\nprint('listens', flush=True)\nwhile True: s.accept()[0].sendall(b'x')";
+    let mut server = machines.slipway(2, ["exec", "rules", "n3", "--", "python3", "-c", serve]);
+    let mut server = server.stdout(Stdio::piped()).spawn().expect("slipway runs");
+    let mut line = String::new();
+    BufReader::new(server.stdout.as_mut().expect("piped")).read_line(&mut line).expect("read");
+    assert_eq!(line, "listens\n");
+    let ask = "import socket; print(socket.create_connection(('n3', 5000), 5).recv(1))";
+    let attempt = |machine| machines.slipway(machine, ["exec", "rules", "n1", "--", "python3", "-c", ask]).output();
+    assert_eq!(told(&attempt(0).expect("runs")).matches("b'x'").count(), 1);
+
+    let rules = machines.path().join("closed.yaml");
+    std::fs::write(&rules, "- {name: closed, to: n3, verdict: deny}\n").expect("written");
+    // From a machine that has neither of the two nodes.
+    machines.run(1, ["policy", "rules", rules.to_str().expect("plain")]);
+    for machine in 0..3 {
+        assert!(machines.run(machine, ["policy", "rules"]).contains("closed"), "machine {machine}");
+    }
+    assert!(!attempt(0).expect("runs").status.success());
+
+    let inspected: serde_json::Value =
+        serde_json::from_str(&machines.run(0, ["--json", "inspect", "rules", "n3"])).expect("JSON");
+    assert_eq!(
+        (inspected["node"]["name"].as_str(), inspected["now"]["status"].as_str()),
+        (Some("n3"), Some("running"))
+    );
+    let said = machines.fails(0, 2, ["verify", "rules", "n1->n3"]);
+    assert!(said.contains("n3, which is on machine c"), "{said}");
+    machines.run(0, ["down", "--quiet", "rules"]);
+    let _ = server.wait();
+    assert!(machines.remains().is_empty(), "{:?}", machines.remains());
 }

@@ -2,7 +2,7 @@
 
 use slipway_engine::condition::Place;
 use slipway_engine::lab::Running;
-use slipway_lab::scenario::LinkAction;
+use slipway_lab::scenario::{LinkAction, Order};
 
 use crate::context::{Context, DryRun};
 use crate::done::Done;
@@ -43,7 +43,7 @@ impl Args {
         }
         let interfaces = places(&running, words)?;
         let done = Done::to_links(("cut", "cut"), true, &running, &interfaces, self.dry_run)?;
-        done.make(context, || Ok(parts::give(context, &running, LinkAction::Cut { interfaces }.into())?.connections))
+        done.make(context, || Ok(parts::give(context, &running, &Order::from(LinkAction::Cut { interfaces }))?.connections))
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 use slipway_document::units::Seconds;
 use slipway_engine::lab::{Removed, down, leftovers};
-use slipway_machines::MachineError;
+use slipway_machines::away::{Away, Outcome};
 use slipway_machines::rsh::Rsh;
 
 use crate::context::{Context, DryRun};
@@ -67,9 +67,13 @@ impl Args {
         for name in names {
             // Before its part here is gone, and with it the list of machines.
             let there = elsewhere(context, &name, self.patience.duration())?;
-            failures.extend(there.into_iter().filter_map(Result::err).map(|error| error.to_string()));
+            failures.extend(there.failed.iter().map(ToString::to_string));
+            if !there.failed.is_empty() {
+                failures.push(format!("take all of lab `{name}` down\nHint: `slipway down --all` on this machine tries again"));
+            }
             match down(&context.root, &name, self.patience.duration()) {
                 Ok(Some(removed)) => answer.removed.push(removed),
+                Ok(None) if there.was_there => answer.removed.push(Removed { lab: name, was_running: false }),
                 Ok(None) => answer.absent.push(name),
                 Err(error) => failures.push(format!("take lab `{name}` down: {error}")),
             }
@@ -80,7 +84,13 @@ impl Args {
 
     fn names(&self, context: &Context) -> Result<Vec<String>, Failure> {
         if self.all {
-            return Ok(leftovers(&context.root)?);
+            let mut names = leftovers(&context.root)?;
+            if !context.global.part {
+                names.extend(Away::below(context.root.path()).labs().map_err(Failure::io("list labs"))?);
+                names.sort_unstable();
+                names.dedup();
+            }
+            return Ok(names);
         }
         let known = context.root.labs()?;
         match (self.labs.as_slice(), known.len()) {
@@ -94,19 +104,17 @@ impl Args {
     }
 }
 
-/// Takes the parts of a lab down that other machines have.
-fn elsewhere(
-    context: &Context,
-    name: &str,
-    patience: Duration,
-) -> Result<Vec<Result<bool, MachineError>>, Failure> {
+/// Takes the parts of a lab down that other machines have, and those that it left there earlier.
+fn elsewhere(context: &Context, name: &str, patience: Duration) -> Result<Outcome, Failure> {
+    let away = Away::below(context.root.path());
     // A lab of which nothing can be read has its part here removed all the same.
-    let Ok(lab) = context.root.lab(name).read_lab() else { return Ok(Vec::new()) };
-    let others = parts::others(context, &lab);
-    if others.is_empty() {
-        return Ok(Vec::new());
+    let lab = context.root.lab(name).read_lab().ok();
+    let others = lab.as_ref().map(|lab| parts::others(context, lab)).unwrap_or_default();
+    if context.global.part || others.is_empty() && !away.knows(name) {
+        return Ok(Outcome::default());
     }
-    Ok(slipway_machines::down::down(&Rsh::from_env()?, &others, name, patience))
+    let lab = lab.as_ref().filter(|_| !others.is_empty()).map(|lab| (lab, others.as_slice()));
+    away.down(&Rsh::from_env()?, name, lab, patience).map_err(Failure::io(format!("keep note of lab {name}")))
 }
 
 fn text(answer: &Answer) -> String {

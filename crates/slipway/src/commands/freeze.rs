@@ -32,6 +32,6 @@ impl Args {
         let (running, nodes) = self.chosen.open(context)?;
         warn_of_hosts_network(&running.lab, &nodes);
         let done = Done::to_nodes(("freeze", "frozen"), &["frozen"], &running, &nodes, self.dry_run)?;
-        done.make(context, || parts::give(context, &running, Order::Freeze { nodes }).map(drop))
+        done.make(context, || parts::give(context, &running, &Order::Freeze { nodes }).map(drop))
     }
 }

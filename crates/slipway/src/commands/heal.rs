@@ -2,7 +2,7 @@
 
 
 use super::cut::places;
-use slipway_lab::scenario::LinkAction;
+use slipway_lab::scenario::{LinkAction, Order};
 use crate::context::{Context, DryRun};
 use crate::done::Done;
 use crate::exit::Exit;
@@ -39,6 +39,6 @@ impl Args {
             places(&running, words)?
         };
         let done = Done::to_links(("heal", "healed"), false, &running, &interfaces, self.dry_run)?;
-        done.make(context, || Ok(parts::give(context, &running, LinkAction::Heal { interfaces }.into())?.connections))
+        done.make(context, || Ok(parts::give(context, &running, &Order::from(LinkAction::Heal { interfaces }))?.connections))
     }
 }

@@ -17,6 +17,7 @@ use slipway_document::units::Bytes;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::parts::Elsewhere;
 use crate::{conditions, datapath, labs, view};
 
 /// Show everything about a lab, or about one node
@@ -80,6 +81,10 @@ impl Args {
             [lab] if labs::is_file(lab) || root.lab(lab).exists() => whole(context, &labs::running(root, Some(lab))?)?,
             words => {
                 let (running, index) = labs::node(root, words)?;
+                let json = context.global.json.then(|| "--json".into()).into_iter().collect();
+                if let Some(elsewhere) = Elsewhere::find(&running, index, "inspect", json)? {
+                    return Err(elsewhere.instead([]));
+                }
                 one(context, &running, index)?;
             }
         }

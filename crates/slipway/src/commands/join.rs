@@ -1,7 +1,7 @@
 //! `slipway join`
 
 use serde::Serialize;
-use slipway_lab::scenario::LinkAction;
+use slipway_lab::scenario::{LinkAction, Order};
 
 use crate::context::{Context, DryRun};
 use crate::exit::Exit;
@@ -35,7 +35,7 @@ impl Args {
         if self.dry_run.dry_run {
             context.answer(&joined, |joined| format!("would join the nodes of lab {}\n", joined.lab))?;
         } else {
-            parts::give(context, &running, LinkAction::Join.into())?;
+            parts::give(context, &running, &Order::from(LinkAction::Join))?;
             context.tell(&joined, |joined| format!("joined the nodes of lab {}\n", joined.lab))?;
         }
         Ok(Exit::Success)

@@ -64,6 +64,6 @@ impl Args {
         };
         warn_of_hosts_network(&running.lab, &nodes);
         let done = Done::to_nodes(("kill", "killed"), &["stopped", "dead"], &running, &nodes, self.dry_run)?;
-        done.make(context, || parts::give(context, &running, Order::Kill { nodes, how }).map(drop))
+        done.make(context, || parts::give(context, &running, &Order::Kill { nodes, how }).map(drop))
     }
 }

@@ -1,7 +1,7 @@
 //! `slipway partition`
 
 use serde::Serialize;
-use slipway_lab::scenario::LinkAction;
+use slipway_lab::scenario::{LinkAction, Order};
 
 use crate::context::{Context, DryRun};
 use crate::exit::Exit;
@@ -66,7 +66,7 @@ impl Args {
         if self.dry_run.dry_run {
             context.answer(&parted, |parted| format!("would part {}", text(parted)))?;
         } else {
-            parted.ended = parts::give(context, &running, LinkAction::Partition { groups }.into())?.connections;
+            parted.ended = parts::give(context, &running, &Order::from(LinkAction::Partition { groups }))?.connections;
             context.tell(&parted, |parted| format!("parted {}{}", text(parted), view::ended(parted.ended)))?;
         }
         Ok(Exit::Success)

@@ -12,7 +12,7 @@ use slipway_document::units::Rate;
 use crate::context::{Context, DryRun};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::{labs, view};
+use crate::{labs, parts, view};
 
 /// Show or replace the policy: which nodes may connect over fast networks
 #[derive(Debug, clap::Args)]
@@ -97,7 +97,7 @@ impl Args {
         if dry_run {
             context.answer(&shown(&rules, None), |policy| format!("would set the policy of lab {name}:\n{}", policy.table()))?;
         } else {
-            let ended = running.set_policy(&rules)?;
+            let ended = parts::set_policy(context, &running, &rules)?;
             context.tell(&shown(&rules, Some(ended)), |policy| {
                 let rules = view::count(policy.rules.len(), "rule");
                 format!("lab {name} has a policy of {rules}; {} ended\n", view::count(ended, "fast connection"))

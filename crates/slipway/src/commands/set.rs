@@ -108,7 +108,7 @@ impl Args {
             return Ok(Exit::Success);
         }
         for order in orders {
-            let given = parts::give(context, &running, order)?;
+            let given = parts::give(context, &running, &order)?;
             set.ended += given.connections;
             set.notes.extend(given.notes);
         }

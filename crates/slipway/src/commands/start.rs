@@ -28,6 +28,6 @@ impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
         let (running, nodes) = self.chosen.open(context)?;
         let done = Done::to_nodes(("start", "started"), &["running", "frozen"], &running, &nodes, self.dry_run)?;
-        done.make(context, || parts::give(context, &running, Order::Start { nodes }).map(drop))
+        done.make(context, || parts::give(context, &running, &Order::Start { nodes }).map(drop))
     }
 }

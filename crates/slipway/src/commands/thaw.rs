@@ -30,6 +30,6 @@ impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
         let (running, nodes) = self.chosen.open(context)?;
         let done = Done::to_nodes(("thaw", "thawed"), &["running"], &running, &nodes, self.dry_run)?;
-        done.make(context, || parts::give(context, &running, Order::Thaw { nodes }).map(drop))
+        done.make(context, || parts::give(context, &running, &Order::Thaw { nodes }).map(drop))
     }
 }
