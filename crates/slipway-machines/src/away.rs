@@ -22,7 +22,7 @@ pub struct Away {
     folder: PathBuf,
 }
 
-/// What a lab left behind.
+/// Parts that a lab left behind.
 #[derive(Debug, Serialize, Deserialize)]
 struct Left {
     /// [`Part::number`](slipway_lab::model::Part::number): a later lab of the same name is none of its business.
@@ -30,7 +30,7 @@ struct Left {
     machines: Vec<Machine>,
 }
 
-/// What came of the parts of a lab.
+/// The outcome of taking a lab's parts down.
 #[derive(Debug, Default)]
 pub struct Outcome {
     /// A part was there, and is gone.

@@ -41,7 +41,7 @@ impl Channel {
         let is_of_job = machine.job.is_some();
         let mut command = rsh.standing(machine, [COMMAND].into_iter().chain(is_of_job.then_some("--stay")));
         if is_of_job {
-            // Whoever waits for the end of this command's standard error must not wait for the lab's.
+            // A caller may wait for the end of this command's standard error, but not for the lab's.
             command.stderr(Stdio::piped());
         }
         // A terminal's Ctrl-C is for the coordinator. A part hears of it by the end of its input, in good order.

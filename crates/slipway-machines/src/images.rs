@@ -1,8 +1,8 @@
 //! Images of a lab on the machines that do not have them yet.
 //!
 //! An image is known by its [identity](slipway_image::identity()), so it reaches a machine once. The coordinator sends it to two
-//! machines, each of those to two more, and so on. `slipway transfer` carries it: what is there of an image that was cut off
-//! stays, and is not sent again.
+//! machines, each of those to two more, and so on. `slipway transfer` carries it. Parts of an image that
+//! arrived before a cut are not sent again.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -51,9 +51,9 @@ struct Receiver<'a> {
 struct Carried<'a> {
     rsh: &'a Rsh,
     image: &'a Image,
-    /// As the lab file names it.
+    /// The image's path, as the lab file has it.
     path: &'a Path,
-    /// The same, free of links.
+    /// The image's path on this machine, free of symbolic links.
     source: PathBuf,
     name: String,
     identity: String,

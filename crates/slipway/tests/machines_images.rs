@@ -10,7 +10,7 @@ mod common;
 use common::machines::Machines;
 use common::told;
 
-/// What machine `name` has of images that others sent.
+/// Folders of images that other machines sent to machine `name`.
 fn carried(machines: &Machines, name: &str) -> Vec<PathBuf> {
     let store = machines.path().join(name).join("images/carried");
     let all = fs::read_dir(store).into_iter().flatten().flatten();

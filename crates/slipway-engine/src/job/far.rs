@@ -66,7 +66,7 @@ pub(super) enum Report {
     NotStarted {
         /// The program.
         program: u32,
-        /// As a shell would exit.
+        /// The exit code, as a shell's.
         code: u8,
         /// The reason, with its hint.
         reason: String,
@@ -75,7 +75,7 @@ pub(super) enum Report {
     Ended {
         /// The program.
         program: u32,
-        /// How.
+        /// The end of the program.
         exit: Exit,
     },
     /// Everything ended.

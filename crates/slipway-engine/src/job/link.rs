@@ -54,7 +54,7 @@ struct Sink {
     waiting: VecDeque<u8>,
     /// Bytes that found a reader, and were not reported yet.
     taken: usize,
-    /// Whether no more come.
+    /// The other end has closed the stream.
     ended: bool,
 }
 

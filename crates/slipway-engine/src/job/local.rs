@@ -32,7 +32,7 @@ impl Local {
         Ok(Self { entry, group, namespace })
     }
 
-    /// What the devices of the node's network namespace have sent, but for loopback (`proc_pid_net(5)`, `dev`), bytes.
+    /// Bytes that devices of the node's network namespace have sent, loopback left out (`proc_pid_net(5)`, `dev`).
     pub(super) fn sent(&self) -> u64 {
         let path = PathBuf::from(format!("/proc/{}/net/dev", self.entry.init.pid));
         fs::read_to_string(path).map_or(0, |table| sum_sent(&table))
@@ -50,7 +50,7 @@ impl Locals {
     /// Posts a guard that empties them where this process is killed, and does `also`.
     pub(super) fn post(&mut self, also: impl FnOnce()) -> Result<(), JobError> {
         let guard = Guard::post(|| {
-            // Whom could it tell? What stays, `down` finds.
+            // Nobody is there to be told. `down` finds the remains.
             let _ = self.end();
             also();
         });
