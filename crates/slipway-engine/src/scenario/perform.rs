@@ -78,7 +78,7 @@ pub fn play<T: Serialize + DeserializeOwned>(
 /// The caller must have one thread, and have made `kept.folder`.
 ///
 /// # Errors
-/// As [`play`], and when `ready` fails; then nothing was changed.
+/// As [`play`](play()), and when `ready` fails; then nothing was changed.
 pub fn play_part(
     root: &StateRoot,
     running: Running,
