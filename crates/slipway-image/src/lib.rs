@@ -41,7 +41,7 @@ pub mod walk;
 pub use check::folder;
 pub use error::ImageError;
 pub use identity::{identity, is_identity};
-pub use save::{SaveError, Saved, save};
+pub use save::{SaveError, Saved, receive, save};
 pub use store::Store;
 pub use stream::Limits;
 

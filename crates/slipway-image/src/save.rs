@@ -95,7 +95,51 @@ pub fn save(
     out: &Path,
     most: Option<Bytes>,
 ) -> Result<Saved, SaveError> {
-    let name = out.file_name().unwrap_or_default().as_bytes();
+    whole(out, most, |target, most| {
+        let name = out.file_name().unwrap_or_default().as_bytes();
+        let failed = |source: io::Error| unwritten(out, most, source);
+        if name.ends_with(b".tar.zst") {
+            let mut encoder = zstd::Encoder::new(target, zstd::DEFAULT_COMPRESSION_LEVEL).map_err(failed)?;
+            let saved = Layer::write(upper, without, &mut encoder, out, most)?;
+            encoder.finish().map_err(failed)?;
+            Ok(saved)
+        } else if name.ends_with(b".tar.gz") {
+            let mut encoder = GzEncoder::new(target, flate2::Compression::default());
+            let saved = Layer::write(upper, without, &mut encoder, out, most)?;
+            encoder.finish().map_err(failed)?;
+            Ok(saved)
+        } else if name.ends_with(b".tar") {
+            Layer::write(upper, without, target, out, most)
+        } else {
+            Err(SaveError::Kind(out.to_owned()))
+        }
+    })
+}
+
+/// Writes an archive that another process saved, within the same bounds: `from` has its bytes. `end` is called once all of
+/// them are written, and gives the reason if they are not the whole archive.
+///
+/// # Errors
+/// As [`save`], and of `end`; then `out` is what it was before.
+pub fn receive<T, E: From<SaveError>>(
+    from: &mut impl io::Read,
+    out: &Path,
+    most: Option<Bytes>,
+    end: impl FnOnce() -> Result<T, E>,
+) -> Result<T, E> {
+    whole(out, most, |target, most| {
+        io::copy(from, target).map_err(|source| unwritten(out, most, source))?;
+        end()
+    })
+}
+
+/// Makes a file that appears whole or not at all, in a folder that no symbolic link leads to. `write` gets the file, and the
+/// size that it may have.
+fn whole<T, E: From<SaveError>>(
+    out: &Path,
+    most: Option<Bytes>,
+    write: impl FnOnce(&mut BufWriter<Bounded<'_>>, Bytes) -> Result<T, E>,
+) -> Result<T, E> {
     let failed = |source: io::Error| SaveError::Write { path: out.to_owned(), source };
     let folder = match out.parent() {
         Some(parent) if parent != Path::new("") => parent,
@@ -103,7 +147,7 @@ pub fn save(
     };
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let folder = match openat2(CWD, folder, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
-        Err(Errno::LOOP) => return Err(SaveError::Linked(out.to_owned())),
+        Err(Errno::LOOP) => return Err(SaveError::Linked(out.to_owned()).into()),
         folder => folder.map_err(|errno| failed(errno.into()))?,
     };
     let free = || fstatvfs(&folder).map(|found| Bytes(found.f_bavail.saturating_mul(found.f_frsize) / 10 * 9));
@@ -112,28 +156,13 @@ pub fn save(
     let there = PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd()));
     let file = NamedTempFile::new_in(&there).map_err(failed)?;
     let failed = |source: io::Error| unwritten(out, most, source);
-    let target = BufWriter::new(Bounded { file: file.as_file(), left: most.0 });
-    let saved = if name.ends_with(b".tar.zst") {
-        let mut encoder = zstd::Encoder::new(target, zstd::DEFAULT_COMPRESSION_LEVEL).map_err(failed)?;
-        let saved = Layer::write(upper, without, &mut encoder, out, most)?;
-        encoder.finish().and_then(|mut rest| rest.flush()).map_err(failed)?;
-        saved
-    } else if name.ends_with(b".tar.gz") {
-        let mut encoder = GzEncoder::new(target, flate2::Compression::default());
-        let saved = Layer::write(upper, without, &mut encoder, out, most)?;
-        encoder.finish().and_then(|mut rest| rest.flush()).map_err(failed)?;
-        saved
-    } else if name.ends_with(b".tar") {
-        let mut target = target;
-        let saved = Layer::write(upper, without, &mut target, out, most)?;
-        target.flush().map_err(failed)?;
-        saved
-    } else {
-        return Err(SaveError::Kind(out.to_owned()));
-    };
+    let mut target = BufWriter::new(Bounded { file: file.as_file(), left: most.0 });
+    let written = write(&mut target, most)?;
+    target.flush().map_err(failed)?;
+    drop(target);
     file.as_file().sync_all().map_err(failed)?;
     file.persist(there.join(out.file_name().unwrap_or_default())).map_err(|error| failed(error.error))?;
-    Ok(saved)
+    Ok(written)
 }
 
 /// A file that may only become so large.

@@ -25,6 +25,13 @@ fn files_go_to_nodes_of_other_machines_and_back() {
     assert!(saved.contains("saved 4 changes"), "{saved}");
     let archive = fs::read(path("new.tar")).expect("it is there");
     assert!(archive.windows(9).any(|bytes| bytes == b"data/a  b"), "the file that was copied");
+    std::os::unix::fs::symlink(machines.path(), path("link")).expect("linked");
+    let said = machines.fails(0, 1, ["save", "files", "n3", &path("link/new.tar.gz")]);
+    assert!(said.contains("a symbolic link lies on the way"), "{said}");
+    assert!(!machines.path().join("new.tar.gz").exists());
+    let said = machines.fails(0, 1, ["save", "files", "n3", &path("small.tar"), "--max-size", "1MiB"]);
+    assert!(said.contains("it becomes larger than"), "{said}");
+    assert!(!machines.path().join("small.tar").exists());
     machines.run(0, ["down", "files"]);
     assert_eq!(machines.remains(), [""; 0]);
 }

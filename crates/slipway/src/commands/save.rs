@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use serde::Serialize;
-use slipway_image::{Saved, save};
+use slipway_image::{Saved, receive, save};
 use slipway_document::units::Bytes;
 
 use crate::context::{Context, DryRun};
@@ -83,7 +83,7 @@ impl Args {
         let mut options = option("--max-size", self.max_size.map(|most| most.to_string()));
         options.push("--to-output".into());
         let saved = match Elsewhere::find(&running, index, "save", options)? {
-            Some(elsewhere) => from_elsewhere(&elsewhere, &answer.file)?,
+            Some(elsewhere) => from_elsewhere(&elsewhere, &answer.file, self.max_size)?,
             None => own(&answer.file)?,
         };
         answer.saved = Some(saved);
@@ -112,26 +112,18 @@ fn to_output(name: &Path, own: impl FnOnce(&Path) -> Result<Saved, Failure>) -> 
     Ok(Exit::Success)
 }
 
-/// Takes what [`to_output`] writes on the node's machine. The archive appears whole or not at all.
-fn from_elsewhere(elsewhere: &Elsewhere<'_>, file: &Path) -> Result<Saved, Failure> {
-    let folder = match file.parent() {
-        Some(parent) if parent != Path::new("") => parent,
-        _ => Path::new("."),
-    };
-    let says = || Failure::io(format!("write {}", file.display()));
+/// Takes what [`to_output`] writes on the node's machine.
+fn from_elsewhere(elsewhere: &Elsewhere<'_>, file: &Path, most: Option<Bytes>) -> Result<Saved, Failure> {
     let lost = || Failure::io(format!("take the archive from machine {}", elsewhere.machine()));
     let name = file.file_name().unwrap_or_default().to_owned();
     let mut there = elsewhere.command([name]).stdout(Stdio::piped()).spawn().map_err(lost())?;
     let mut from = BufReader::new(there.stdout.take().expect("it is piped"));
-    let mut archive = tempfile::NamedTempFile::new_in(folder).map_err(says())?;
     let mut line = String::new();
     from.by_ref().take(LONGEST_RESULT).read_line(&mut line).map_err(lost())?;
-    io::copy(&mut from, &mut archive).map_err(says())?;
-    if !there.wait().map_err(lost())?.success() {
-        return Err(lost()(io::Error::other("it did not save it")));
-    }
-    let saved = serde_json::from_str(&line).map_err(|error| lost()(error.into()))?;
-    archive.as_file().sync_all().map_err(says())?;
-    archive.persist(file).map_err(|error| says()(error.error))?;
-    Ok(saved)
+    receive(&mut from, file, most, || {
+        if !there.wait().map_err(lost())?.success() {
+            return Err(lost()(io::Error::other("it did not save it")));
+        }
+        serde_json::from_str(&line).map_err(|error| lost()(error.into()))
+    })
 }
