@@ -63,7 +63,7 @@ pub enum JobError {
     /// A part on another machine did not do as asked.
     #[error("{reason}")]
     Elsewhere {
-        /// As a shell would exit.
+        /// The exit code, as a shell's.
         code: u8,
         /// The reason, with its hint.
         reason: String,

@@ -6,7 +6,7 @@ use std::thread::ScopedJoinHandle;
 use slipway_engine::lab::Given;
 use slipway_engine::rsh::Rsh;
 use slipway_lab::id::{List, MachineId};
-use slipway_lab::model::Machine;
+use slipway_lab::model::{Lab, Machine};
 use slipway_lab::policy::Rule;
 use slipway_lab::scenario::Order as LabOrder;
 
@@ -58,14 +58,27 @@ pub fn set_policy(rsh: &Rsh, machines: &[&Machine], lab: &str, rules: &[Rule]) -
     have_done(rsh, machines, "set the policy", &Order::Policy { lab: lab.to_owned(), rules: rules.to_vec() })
 }
 
+/// A channel to each machine of a lab.
+///
+/// # Errors
+/// All machines that could not be reached, or are of another version.
+pub(crate) fn open(rsh: &Rsh, lab: &Lab) -> Result<Vec<Channel>, MachineError> {
+    all(each(lab.machines.iter().collect(), |machine| Channel::open(rsh, machine)))
+}
+
+/// Has machines carry out an order, and gives their answers in their order.
+pub(crate) fn order(
+    rsh: &Rsh,
+    machines: &[&Machine],
+    doing: &'static str,
+    order: &Order,
+) -> Vec<Result<Answer, MachineError>> {
+    each(machines.to_vec(), |machine| Channel::open(rsh, machine)?.have_done(doing, order, &mut |_| ()))
+}
+
 fn have_done(rsh: &Rsh, machines: &[&Machine], doing: &'static str, order: &Order) -> Result<Given, MachineError> {
-    let outcomes = each(machines.to_vec(), |machine| {
-        let mut channel = Channel::open(rsh, machine)?;
-        channel.greet()?;
-        channel.have_done(doing, order, &mut |_| ())
-    });
     let (mut given, mut failures) = (Given::default(), Vec::new());
-    for outcome in outcomes {
+    for outcome in self::order(rsh, machines, doing, order) {
         match outcome {
             Ok(Answer::Done { connections, notes, .. }) => {
                 given.connections += connections;

@@ -10,8 +10,9 @@ use slipway_engine::rsh::Rsh;
 use slipway_lab::model::{Lab, Machine};
 use tempfile::NamedTempFile;
 
-use crate::down::down;
+use crate::ask::order;
 use crate::error::MachineError;
+use crate::message::{Answer, Order};
 
 /// The folder below the state root.
 const FOLDER: &str = ".away";
@@ -89,11 +90,12 @@ impl Away {
         }
         let (mut outcome, mut still) = (Outcome::default(), Vec::new());
         for Left { number, machines } in all {
-            let asked = down(rsh, &machines.iter().collect::<Vec<_>>(), name, number, patience);
+            let down = Order::Down { lab: name.to_owned(), number, patience: patience.as_secs() };
+            let asked = order(rsh, &machines.iter().collect::<Vec<_>>(), "take the lab down", &down);
             let mut left = Vec::new();
             for (machine, answer) in machines.into_iter().zip(asked) {
                 match answer {
-                    Ok(was_there) => outcome.was_there |= was_there,
+                    Ok(answer) => outcome.was_there |= matches!(answer, Answer::Done { was_there: true, .. }),
                     Err(error) => {
                         outcome.failed.push(error);
                         left.extend(Some(machine).filter(|machine| machine.job.is_none()));

@@ -36,8 +36,14 @@ pub(crate) struct Channel {
 }
 
 impl Channel {
-    /// Starts a part, and does not wait for it.
+    /// Starts a part, and waits until it greets.
     pub(crate) fn open(rsh: &Rsh, machine: &Machine) -> Result<Self, MachineError> {
+        let mut channel = Self::start(rsh, machine)?;
+        channel.greet()?;
+        Ok(channel)
+    }
+
+    fn start(rsh: &Rsh, machine: &Machine) -> Result<Self, MachineError> {
         let is_of_job = machine.job.is_some();
         let mut command = rsh.standing(machine, [COMMAND].into_iter().chain(is_of_job.then_some("--stay")));
         if is_of_job {
@@ -59,8 +65,7 @@ impl Channel {
         Ok(Self { machine: machine.name.clone(), shown: shown.clone(), child, input, output, is_of_job, stays: false })
     }
 
-    /// Waits until the part greets.
-    pub(crate) fn greet(&mut self) -> Result<(), MachineError> {
+    fn greet(&mut self) -> Result<(), MachineError> {
         let here = env!("CARGO_PKG_VERSION");
         match self.answer()? {
             Answer::Hello { protocol: VERSION, version } if version == here => Ok(()),

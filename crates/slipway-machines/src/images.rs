@@ -59,19 +59,27 @@ struct Carried<'a> {
     identity: String,
 }
 
-/// Brings all images to all machines, and gives each machine's lab, whose images are where that machine has them.
-pub(crate) fn bring(rsh: &Rsh, lab: &Lab, channels: &mut [Channel]) -> Result<Vec<Lab>, MachineError> {
-    let mut labs = vec![lab.clone(); channels.len()];
-    for (number, image) in lab.images.iter().enumerate() {
+/// The paths that a machine has a lab's images at, in the order of the lab's. Those without a path are left out.
+pub(crate) type Places = Vec<PathBuf>;
+
+/// Brings all images to all machines, and gives where each machine has them.
+pub(crate) fn bring(rsh: &Rsh, lab: &Lab, channels: &mut [Channel]) -> Result<Vec<Places>, MachineError> {
+    let mut all = vec![Places::new(); channels.len()];
+    for image in &lab.images {
         let ImageSource::Path { path, .. } = &image.source else { continue };
-        let places = Carried::new(rsh, image, path)?.carry(lab, channels)?;
-        for (lab, place) in labs.iter_mut().zip(places) {
-            if let ImageSource::Path { path, .. } = &mut lab.images[number].source {
-                *path = place;
-            }
-        }
+        let found = Carried::new(rsh, image, path)?.carry(lab, channels)?;
+        all.iter_mut().zip(found).for_each(|(places, found)| places.push(found));
     }
-    Ok(labs)
+    Ok(all)
+}
+
+/// Has a lab's images be where its machine has them.
+pub(crate) fn place(lab: &mut Lab, places: Places) {
+    let paths = lab.images.iter_mut().filter_map(|image| match &mut image.source {
+        ImageSource::Path { path, .. } => Some(path),
+        ImageSource::Host => None,
+    });
+    paths.zip(places).for_each(|(path, place)| *path = place);
 }
 
 impl<'a> Carried<'a> {

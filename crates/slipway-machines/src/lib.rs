@@ -11,7 +11,6 @@ pub mod ask;
 pub mod away;
 pub mod batch;
 mod channel;
-mod down;
 mod error;
 mod images;
 pub mod message;

@@ -9,10 +9,10 @@ use slipway_engine::rsh::{Rsh, is_here};
 use slipway_lab::id::MachineId;
 use slipway_lab::model::{Lab, Part, Secret};
 
-use crate::ask::{all, each};
+use crate::ask::{all, each, open};
 use crate::channel::Channel;
 use crate::error::MachineError;
-use crate::images::bring;
+use crate::images::{bring, place};
 use crate::message::Order;
 use crate::shared;
 
@@ -76,19 +76,18 @@ pub fn here(lab: &Lab) -> Result<MachineId, MachineError> {
 /// As [`up`].
 pub fn make(rsh: &Rsh, lab: &Lab, progress: &mut dyn FnMut(Progress)) -> Result<Made, MachineError> {
     let (number, secret) = (u64::from_ne_bytes(draw()?), Secret(draw()?));
-    let opened: Vec<_> = lab.machines.iter().map(|machine| Channel::open(rsh, machine)).collect();
-    let channels = all(opened)?;
     // Before anything is made anywhere.
-    let mut channels = all(each(channels, |mut channel| channel.greet().map(|()| channel)))?;
+    let mut channels = open(rsh, lab)?;
     shared::check(lab, &mut channels)?;
-    let labs = bring(rsh, lab, &mut channels)?;
+    let images = bring(rsh, lab, &mut channels)?;
     let (tell, told) = mpsc::channel();
-    let parts: Vec<_> = (0..).map(MachineId).zip(channels).zip(labs).collect();
+    let parts: Vec<_> = (0..).map(MachineId).zip(channels).zip(images).collect();
     let total = lab.nodes.len();
     let made = std::thread::scope(|scope| {
         let making = scope.spawn(move || {
-            each(parts, |((machine, mut channel), lab)| {
-                let lab = Lab { part: Part { machine, number, secret: None }, ..lab };
+            each(parts, |((machine, mut channel), images)| {
+                let mut lab = Lab { part: Part { machine, number, secret: None }, ..lab.clone() };
+                place(&mut lab, images);
                 let order = Order::Make { lab: Box::new(lab), secret };
                 let tell = tell.clone();
                 channel.have_done(DOING, &order, &mut |nodes| {

@@ -1,6 +1,5 @@
 //! Playing a scenario on a lab, beside a job or alone, and keeping its log and the page made of it.
 
-use std::io;
 use std::path::{Path, PathBuf};
 
 use slipway_document::units::Seconds;
@@ -101,7 +100,7 @@ fn over_machines(lab: &Lab, plan: &Plan, events: &mut Events<'_>) -> Result<Done
     if plan.verify.is_some() {
         return Err(StudyError::Machines("measure links before a scenario"));
     }
-    let rsh = Rsh::from_env().map_err(|error| StudyError::io("find the remote shell")(io::Error::other(error)))?;
+    let rsh = Rsh::from_env()?;
     let folder = plan.output.make("play", &lab.name)?;
     let begin = plan.script.begin(lab, &plan.command)?;
     let score = Score { lab, schedule: &plan.script.schedule, begin, keep: plan.keep, folder: &folder };

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde::de::DeserializeOwned;
 use slipway_engine::lab::{Given, LabError, Running};
-use slipway_lab::id::{MachineId, NodeId};
+use slipway_lab::id::NodeId;
 use slipway_lab::model::{Lab, Machine, Part};
 use slipway_lab::policy::Rule;
 use slipway_lab::scenario::Order;
@@ -17,17 +17,12 @@ use slipway_machines::{MachineError, ask};
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// The machine of a lab that this one is.
-fn here(lab: &Lab) -> Result<MachineId, Failure> {
-    Ok(slipway_machines::up::here(lab)?)
-}
-
 /// A lab as its file has it, with this machine's part.
 pub(crate) fn with_part(lab: Lab) -> Result<Lab, Failure> {
     if lab.machines.is_empty() {
         return Ok(lab);
     }
-    Ok(Lab { part: Part { machine: here(&lab)?, ..Part::default() }, ..lab })
+    Ok(Lab { part: Part { machine: slipway_machines::up::here(&lab)?, ..Part::default() }, ..lab })
 }
 
 /// The other machines of a running lab that a command has to ask.
@@ -98,7 +93,7 @@ impl<'a> Elsewhere<'a> {
         Ok(Some(Self { rsh: Rsh::from_env()?, machine, words, tty: false }))
     }
 
-    /// The same, with a terminal there.
+    /// The same command, with a terminal on that machine.
     pub(crate) fn on_terminal(self, tty: bool) -> Self {
         Self { tty, ..self }
     }

@@ -47,7 +47,7 @@ impl Place {
         Ok(Self { name: model.name.clone(), node, addresses: v4.chain(v6).collect(), at })
     }
 
-    /// Whether it is on this machine.
+    /// Whether the node is on this machine.
     pub(super) fn is_here(&self) -> bool {
         matches!(self.at, At::Here(_))
     }

@@ -19,7 +19,7 @@ use slipway_sys::signals::Taken;
 use super::clock::{PROMISE, now};
 use super::merge::Merge;
 use super::seat::{Seat, Stand};
-use crate::ask::{all, each};
+use crate::ask::{each, open};
 use crate::channel::{Channel, Words};
 use crate::error::MachineError;
 use crate::message::{Answer, Order, receive};
@@ -63,10 +63,7 @@ pub fn play(rsh: &Rsh, score: Score<'_>, show: &mut dyn FnMut(&Line)) -> Result<
     let here = |doing| move |source| MachineError::Here { doing, source };
     let signals = Taken::new(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]).map_err(here("take signals"))?;
     let log = File::create(score.folder.join("events.jsonl")).map_err(here("make the scenario's log"))?;
-    let opened: Vec<_> = score.lab.machines.iter().map(|machine| Channel::open(rsh, machine)).collect();
-    let channels = all(opened)?;
-    let greeted = each(channels, |mut channel| channel.greet().map(|()| channel));
-    let seats: Vec<Seat> = all(greeted)?.into_iter().map(Seat::new).collect();
+    let seats: Vec<Seat> = open(rsh, score.lab)?.into_iter().map(Seat::new).collect();
     let (wake, woken) = io::pipe().map(|(woken, wake)| (wake, woken)).map_err(here("make a pipe"))?;
     let (tell, heard) = channel();
     let merge = Merge::new(score.lab, score.schedule);
@@ -302,11 +299,8 @@ impl Desk<'_, '_> {
         }
         let lab = self.score.lab;
         let fetched = each(lost, |machine| {
-            let fetched = Channel::open(rsh, &lab.machines[machine]).and_then(|mut channel| {
-                channel.greet()?;
-                channel.log(&lab.name)
-            });
-            (machine, fetched)
+            let channel = Channel::open(rsh, &lab.machines[machine]);
+            (machine, channel.and_then(|mut channel| channel.log(&lab.name)))
         });
         for (machine, fetched) in fetched {
             let name = &lab.machines[machine].name;

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nix::sys::signal::Signal as Number;
 use rustix::process::{Pid, Signal, kill_process};
@@ -42,7 +42,7 @@ pub(crate) fn relay(play: &Order, from: &mut impl BufRead, to: &mut (impl Write 
         while let Some(order) = receive::<Order>(from)? {
             match order {
                 Order::Clock => {
-                    let mut to = to.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                    let mut to = locked(&to);
                     send(&mut **to, &Answer::Clock { now: now() })?;
                 }
                 Order::Begin { .. } => send(&mut input, &order)?,
@@ -64,12 +64,17 @@ fn tell(mut output: impl BufRead, to: &Mutex<&mut (impl Write + Send)>) {
     let mut over = false;
     while let Ok(Some(answer)) = receive::<Answer>(&mut output) {
         over = matches!(answer, Answer::Done { .. } | Answer::Failed { .. });
-        let _ = send(&mut **to.lock().unwrap_or_else(std::sync::PoisonError::into_inner), &answer);
+        let _ = send(&mut **locked(to), &answer);
     }
     if !over {
         let message = "play the scenario: its player was killed".to_owned();
-        let _ = send(&mut **to.lock().unwrap_or_else(std::sync::PoisonError::into_inner), &Answer::Failed { message });
+        let _ = send(&mut **locked(to), &Answer::Failed { message });
     }
+}
+
+/// The way to the coordinator, for a whole message.
+fn locked<T>(to: &Mutex<T>) -> MutexGuard<'_, T> {
+    to.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Plays a part: an [`Order::Play`] and an [`Order::Begin`] come, and the lines of the log go. The process must have one

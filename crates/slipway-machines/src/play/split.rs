@@ -7,15 +7,10 @@ use slipway_lab::id::{MachineId, NodeId};
 use slipway_lab::model::Lab;
 use slipway_lab::scenario::{Action, Event, Schedule};
 
-/// The machine that a node is on.
-fn machine(lab: &Lab, node: NodeId) -> MachineId {
-    lab.hosts[lab.nodes[node].host].machine
-}
-
 /// The same schedule about the nodes of one machine. Events keep their numbers. One about nodes of other machines has none
 /// left, and nothing to do. Changes of links stay whole: a machine makes them at its own interfaces.
 pub(super) fn own(schedule: &Schedule, lab: &Lab, here: MachineId) -> Schedule {
-    let is_here = |node: NodeId| machine(lab, node) == here;
+    let is_here = |node: NodeId| lab.machine_of(node) == here;
     let action = |action: &Action| match action {
         Action::Restore { event } => Action::Restore { event: *event },
         Action::Run { nodes, command } => Action::Run {
@@ -30,7 +25,7 @@ pub(super) fn own(schedule: &Schedule, lab: &Lab, here: MachineId) -> Schedule {
 
 /// The machines that carry an event out: those of its nodes; all where it names none, as the end of partitions.
 pub(super) fn concerned(schedule: &Schedule, lab: &Lab, action: &Action) -> BTreeSet<MachineId> {
-    let named: BTreeSet<MachineId> = nodes(schedule, action).into_iter().map(|node| machine(lab, node)).collect();
+    let named: BTreeSet<MachineId> = nodes(schedule, action).into_iter().map(|node| lab.machine_of(node)).collect();
     if named.is_empty() { lab.machines.ids().collect() } else { named }
 }
 

@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::process::Command;
 
 use serde::Serialize;
 use slipway_engine::copy::{Bounds, Copied, Way, into, out_of};
@@ -90,14 +89,13 @@ impl Args {
         }
         let launcher = Launcher::new().map_err(Failure::io("prepare to start programs"))?;
         let elsewhere = Elsewhere::find(&running, node, "exec", Vec::new())?;
-        let entry = if elsewhere.is_some() { None } else { Some(Entry::to(&running, node)?) };
-        let there = |argv| {
-            let last = std::iter::once("--".into()).chain::<Vec<OsString>>(argv);
-            elsewhere.as_ref().map_or_else(|| Command::new("false"), |elsewhere| elsewhere.command(last))
-        };
-        let way = match &entry {
-            Some(entry) => Way::Here(&launcher, entry),
-            None => Way::There(&running.lab.nodes[node].name, &there),
+        let (entry, there);
+        let way = if let Some(elsewhere) = &elsewhere {
+            there = |argv: Vec<OsString>| elsewhere.command(std::iter::once("--".into()).chain(argv));
+            Way::There(&running.lab.nodes[node].name, &there)
+        } else {
+            entry = Entry::to(&running, node)?;
+            Way::Here(&launcher, &entry)
         };
         let mut meter = Meter::new(&context.global);
         let mut show = |done, total| meter.show(Progress::Copy { done, total });
