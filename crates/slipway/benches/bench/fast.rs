@@ -22,4 +22,6 @@ pub(super) use load::{WORD as LOAD, run as load};
 pub(super) use memory::run as router;
 pub(super) use path::{host, hosts};
 pub(super) use rate::run as setup;
-pub(super) use verbs::{hosts as verbs_hosts, run as verbs, scale as verbs_scale, sizes as verbs_sizes};
+pub(super) use verbs::{
+    hosts as verbs_hosts, rates as verbs_rates, run as verbs, scale as verbs_scale, sizes as verbs_sizes,
+};

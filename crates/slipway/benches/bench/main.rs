@@ -30,7 +30,7 @@ fn main() {
         [_, fast::LOAD, ref words @ ..] => return fast::load(words),
         _ => {}
     }
-    let benches: [(&str, fn()); 28] = [
+    let benches: [(&str, fn()); 29] = [
         ("lifecycle", lifecycle::run),
         ("datapath", datapath::run),
         ("mpi", mpi::run),
@@ -55,6 +55,7 @@ fn main() {
         ("fast-apps-hosts", fast::apps_of_two_hosts),
         ("verbs", fast::verbs),
         ("verbs-hosts", fast::verbs_hosts),
+        ("verbs-rates", fast::verbs_rates),
         ("verbs-scale", fast::verbs_scale),
         ("verbs-sizes", fast::verbs_sizes),
         ("transfer", transfer::run),

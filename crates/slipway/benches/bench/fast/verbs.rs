@@ -1,5 +1,5 @@
-//! Verbs without a NIC, beside sockets of the same nodes. `cargo bench -p slipway --bench bench -- verbs`, or `verbs-hosts`, `verbs-scale`
-//! and `verbs-sizes`.
+//! Verbs without a NIC, beside sockets of the same nodes. `cargo bench -p slipway --bench bench -- verbs`, or `verbs-hosts`, `verbs-rates`,
+//! `verbs-scale` and `verbs-sizes`.
 //!
 //! Programs of perftest move messages over verbs, NetPIPE and iperf3 over sockets. Messages of both have the same size.
 
@@ -12,9 +12,11 @@ use crate::common::{Slipway, less, more};
 
 #[path = "../../../tests/common/verbs.rs"]
 mod plug_in;
+mod rates;
 mod scale;
 mod sizes;
 
+pub(crate) use rates::run as rates;
 pub(crate) use scale::run as scale;
 pub(crate) use sizes::run as sizes;
 
@@ -99,17 +101,22 @@ fn throughput(site: &Site<'_>, program: &str, name: &str, bytes: u32) -> Measure
         // Bytes, iterations, peak, average, messages a second.
         *line.get(3).ok_or("no average rate")?
     } else {
-        let probe = Probe::Iperf3(Iperf3 { streams: vec![1], both_ways: false, seconds: 1 });
-        let ends = site.pair.pinned(cores);
-        let sized = |mut step: Step| {
-            step.client.extend(["--length".to_owned(), bytes.to_string()]);
-            step
-        };
-        let steps: Vec<Step> = probe.steps(ends.address).into_iter().map(sized).collect();
-        let samples = ends.read(&probe, &steps)?;
-        samples.iter().find(|sample| sample.headline).map(|sample| sample.value).ok_or("no rate")?
+        tcp(site, bytes, 1)?
     };
     Ok(vec![more(&figure, "Gb/s", gigabits)])
+}
+
+/// The throughput of one TCP connection on two processors, in Gb/s, with messages of `bytes`.
+fn tcp(site: &Site<'_>, bytes: u32, seconds: u16) -> Result<f64, String> {
+    let probe = Probe::Iperf3(Iperf3 { streams: vec![1], both_ways: false, seconds });
+    let ends = site.pair.pinned(["0", "1"]);
+    let sized = |mut step: Step| {
+        step.client.extend(["--length".to_owned(), bytes.to_string()]);
+        step
+    };
+    let steps: Vec<Step> = probe.steps(ends.address).into_iter().map(sized).collect();
+    let samples = ends.read(&probe, &steps)?;
+    samples.iter().find(|sample| sample.headline).map(|sample| sample.value).ok_or_else(|| "no rate".to_owned())
 }
 
 /// Runs a program of perftest between the nodes. Gives the numbers of its only line of results.
