@@ -2,16 +2,19 @@
 //
 //   scale serve PORT                accepts all, until it is killed
 //   scale flows ADDRESS PORT N MS   writes of 64 KiB by N queue pairs: Jain's index, and Gb/s together
-//   scale connects ADDRESS PORT N   connects and parts N times, one after the other: connections a second
+//   scale connects ADDRESS PORT N CLIENTS
+//                                   connects and parts N times, by clients at once: connections a second
 //   scale idle ADDRESS PORT N       holds N queue pairs until its standard input ends; prints when they are there
 //   scale register BYTES            seconds to register and to release memory: for this node alone, and for others to write
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <arpa/inet.h>
@@ -192,6 +195,22 @@ void flows(Client &client, int count, double seconds) {
   std::printf("%.4f %.3f\n", squares > 0 ? sum * sum / (count * squares) : 0, sum * 8 / 1e9 / (last - begun));
 }
 
+// Connects and parts `wanted` times in all, each client one after the other.
+void connects(char **to, int wanted, int clients) {
+  std::atomic<int> left{wanted};
+  std::vector<std::thread> threads;
+  double begun = now();
+  for (int at = 0; at < clients; at++) {
+    threads.emplace_back([&] {
+      Client client(to[0], to[1]);
+      Place place{};
+      while (left-- > 0) client.part(client.connect(&place));
+    });
+  }
+  for (auto &one : threads) one.join();
+  std::printf("%.1f\n", wanted / (now() - begun));
+}
+
 void enroll(size_t length) {
   void *memory = mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) fail("mmap");
@@ -219,6 +238,8 @@ int main(int count, char **words) {
     serve(words[2]);
   } else if (what == "register" && count == 3) {
     enroll(std::strtoull(words[2], nullptr, 10));
+  } else if (what == "connects" && count == 6) {
+    connects(words + 2, std::atoi(words[4]), std::atoi(words[5]));
   } else if (count >= 5) {
     Client client(words[2], words[3]);
     int wanted = std::atoi(words[4]);
@@ -228,8 +249,7 @@ int main(int count, char **words) {
       double begun = now();
       Place place{};
       for (int at = 0; at < wanted; at++) {
-        rdma_cm_id *id = client.connect(&place);
-        if (what == "connects") client.part(id);
+        client.connect(&place);
       }
       std::printf("%.1f\n", wanted / (now() - begun));
       std::fflush(stdout);

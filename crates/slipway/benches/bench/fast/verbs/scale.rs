@@ -37,7 +37,9 @@ pub(crate) fn run() {
     for count in ["1", "8", "64", "512"] {
         tasks.push(Task::new("queue pairs", move |site| shares(site, count)));
     }
-    tasks.push(Task::new("connects", connects));
+    for clients in ["1", "8"] {
+        tasks.push(Task::new("connects", move |site| connects(site, clients)));
+    }
     tasks.push(Task::new("registration", registration));
     tasks.push(Task::new("idle queue pairs", idle));
     table("Many queue pairs within a host", ROUNDS, &sites, &tasks, &[]);
@@ -48,7 +50,7 @@ fn build(folder: &Path) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/bench/fast/verbs/scale.cc");
     let built = folder.join("verbs-scale");
     let mut compiler = Command::new("c++");
-    compiler.args(["-std=c++17", "-O2", "-o"]).args([&built, &source]).args(["-lrdmacm", "-libverbs"]);
+    compiler.args(["-std=c++17", "-O2", "-pthread", "-o"]).args([&built, &source]).args(["-lrdmacm", "-libverbs"]);
     assert!(compiler.status().expect("a compiler").success(), "`make setup-bench` installs librdmacm-dev");
     built
 }
@@ -104,11 +106,13 @@ fn shares(site: &Site<'_>, count: &str) -> Measured {
     ])
 }
 
-fn connects(site: &Site<'_>) -> Measured {
+fn connects(site: &Site<'_>, clients: &str) -> Measured {
     let _serving = serve(site)?;
     let address = site.pair.address.to_string();
-    let rate = client(site, &["connects", &address, PORT, "2000"])?;
-    Ok(vec![more("connections by rdma_cm a second, made and ended", "", *rate.first().ok_or("no number")?)])
+    let rate = client(site, &["connects", &address, PORT, "2000", clients])?;
+    let who = if clients == "1" { "1 client".to_owned() } else { format!("{clients} clients at once") };
+    let figure = format!("connections by rdma_cm a second, made and ended, {who}");
+    Ok(vec![more(&figure, "", *rate.first().ok_or("no number")?)])
 }
 
 fn registration(site: &Site<'_>) -> Measured {
