@@ -74,12 +74,12 @@ pub(crate) fn bring(rsh: &Rsh, lab: &Lab, channels: &mut [Channel]) -> Result<Ve
 }
 
 /// Has a lab's images be where its machine has them.
-pub(crate) fn place(lab: &mut Lab, places: Places) {
+pub(crate) fn place(lab: &mut Lab, places: &[PathBuf]) {
     let paths = lab.images.iter_mut().filter_map(|image| match &mut image.source {
         ImageSource::Path { path, .. } => Some(path),
         ImageSource::Host => None,
     });
-    paths.zip(places).for_each(|(path, place)| *path = place);
+    paths.zip(places).for_each(|(path, place)| path.clone_from(place));
 }
 
 impl<'a> Carried<'a> {

@@ -14,6 +14,7 @@ mod channel;
 mod error;
 mod images;
 pub mod message;
+pub mod packed;
 pub mod play;
 pub mod serve;
 mod shared;

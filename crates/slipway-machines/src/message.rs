@@ -1,17 +1,21 @@
 //! Messages between a coordinator and a machine's part: a JSON text a line, each bounded.
 
-use std::io::{self, BufRead, Read as _, Write};
+use std::io::{self, BufRead, BufWriter, Read as _, Write};
 use std::path::PathBuf;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use slipway_lab::model::{Lab, Secret};
+use slipway_lab::model::{Part, Secret};
 use slipway_lab::policy::Rule;
 use slipway_lab::scenario::{Order as LabOrder, Schedule};
 use slipway_measure::play::{Begin, Line};
 
+use crate::packed::Packed;
+
 /// The protocol's version. Two that differ do not work together.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
+/// Bytes that are written at a time.
+const PIECE: usize = 64 << 10;
 /// Longest line, bytes: a resolved lab of ten thousand nodes fits.
 pub const LONGEST: u64 = 256 << 20;
 
@@ -35,8 +39,12 @@ pub enum Order {
     },
     /// Makes its part of a lab. It goes down again unless [`Order::Keep`] follows.
     Make {
-        /// The lab, as this machine has it.
-        lab: Box<Lab>,
+        /// The lab, which is the same for all machines.
+        lab: Packed,
+        /// This machine, and the lab's number.
+        part: Part,
+        /// Where this machine has each of the lab's images.
+        images: Vec<PathBuf>,
         /// The secret of the lab's routers.
         secret: Secret,
     },
@@ -156,9 +164,10 @@ impl Answer {
 /// # Errors
 /// As the writer.
 pub fn send<T: Serialize>(to: &mut impl Write, message: &T) -> io::Result<()> {
-    let mut line = serde_json::to_vec(message)?;
-    line.push(b'\n');
-    to.write_all(&line)?;
+    // Long messages go to many machines at once: none is whole in memory.
+    let mut to = BufWriter::with_capacity(PIECE, to);
+    serde_json::to_writer(&mut to, message)?;
+    to.write_all(b"\n")?;
     to.flush()
 }
 
@@ -186,11 +195,13 @@ mod tests {
     fn messages_come_back_as_they_were_sent() {
         let (mut wire, secret) = (Vec::new(), Secret(std::array::from_fn(|i| u8::try_from(i).unwrap() * 7)));
         let lab = slipway_lab::parse("lab.yaml", "nodes: {n: }\n", std::path::Path::new("/")).unwrap();
-        send(&mut wire, &Order::Make { lab: Box::new(lab.clone()), secret }).unwrap();
+        let packed = Packed::new(&lab).unwrap();
+        let (part, images) = (lab.part.clone(), vec![PathBuf::from("/image")]);
+        send(&mut wire, &Order::Make { lab: packed, part, images, secret }).unwrap();
         send(&mut wire, &Order::Keep).unwrap();
         let mut from = wire.as_slice();
         match receive(&mut from).unwrap() {
-            Some(Order::Make { lab: read, secret: told }) => assert!(*read == lab && told == secret),
+            Some(Order::Make { lab: read, secret: told, .. }) => assert!(read.lab().unwrap() == lab && told == secret),
             other => panic!("{other:?}"),
         }
         assert!(matches!(receive(&mut from).unwrap(), Some(Order::Keep)));

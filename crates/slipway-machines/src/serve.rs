@@ -1,16 +1,18 @@
 //! A machine's part: it carries out the orders of a coordinator.
 
 use std::io::{self, BufRead, Write};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use slipway_engine::lab::{Passing, Progress, Running, down, up_in_passing};
 use slipway_engine::machine::Machine;
 use slipway_engine::scenario::Folder;
-use slipway_lab::model::{Lab, Secret};
+use slipway_lab::model::{Lab, Part, Secret};
 use slipway_measure::play::Line;
 
-use crate::images;
+use crate::images::{self, place};
 use crate::message::{Answer, Order, VERSION, receive, send};
+use crate::packed::Packed;
 use crate::play::clock::now;
 use crate::play::part;
 use crate::shared;
@@ -44,10 +46,12 @@ fn orders(
             Order::Image { path, name, identity } => {
                 images::look(&machine.images, &path, &name, &identity).map_err(|error| error.to_string())
             }
-            Order::Make { lab, secret } => make(machine, *lab, secret, to).map(|passing| {
-                *made = Some(passing);
-                Answer::done()
-            }),
+            Order::Make { lab, part, images, secret } => {
+                unpack(&lab, &part, &images, secret).and_then(|lab| make(machine, &lab, to)).map(|passing| {
+                    *made = Some(passing);
+                    Answer::done()
+                })
+            }
             Order::Keep => {
                 // Without it, the guard that would take the part down goes too.
                 *kept = made.take().filter(|_| stay);
@@ -91,13 +95,20 @@ fn take_down(machine: &Machine, lab: &str, number: u64, patience: u64) -> Result
     removed.map(|removed| done(removed.is_some())).map_err(|error| error.to_string())
 }
 
-fn make(machine: &Machine, mut lab: Lab, secret: Secret, to: &mut (impl Write + Send)) -> Result<Passing, String> {
-    lab.part.secret = Some(secret);
+/// The lab, as this machine has it.
+fn unpack(lab: &Packed, part: &Part, images: &[PathBuf], secret: Secret) -> Result<Lab, String> {
+    let mut lab = lab.lab().map_err(|error| format!("read the lab: {error}"))?;
+    lab.part = Part { secret: Some(secret), ..*part };
+    place(&mut lab, images);
+    Ok(lab)
+}
+
+fn make(machine: &Machine, lab: &Lab, to: &mut (impl Write + Send)) -> Result<Passing, String> {
     // A coordinator that is gone is seen once the part is made.
     let mut tell = |progress| {
         if let Progress::Nodes { done, .. } = progress {
             let _ = send(to, &Answer::Ready { nodes: done });
         }
     };
-    up_in_passing(machine, &lab, &mut tell).map(|(_, passing)| passing).map_err(|error| error.to_string())
+    up_in_passing(machine, lab, &mut tell).map(|(_, passing)| passing).map_err(|error| error.to_string())
 }

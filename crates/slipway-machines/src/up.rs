@@ -12,8 +12,9 @@ use slipway_lab::model::{Lab, Part, Secret};
 use crate::ask::{all, each, open};
 use crate::channel::Channel;
 use crate::error::MachineError;
-use crate::images::{bring, place};
+use crate::images::bring;
 use crate::message::Order;
+use crate::packed::Packed;
 use crate::shared;
 
 const DOING: &str = "bring the lab up";
@@ -80,15 +81,15 @@ pub fn make(rsh: &Rsh, lab: &Lab, progress: &mut dyn FnMut(Progress)) -> Result<
     let mut channels = open(rsh, lab)?;
     shared::check(lab, &mut channels)?;
     let images = bring(rsh, lab, &mut channels)?;
+    let packed = Packed::new(lab).map_err(|source| MachineError::Here { doing: "pack the lab", source })?;
     let (tell, told) = mpsc::channel();
     let parts: Vec<_> = (0..).map(MachineId).zip(channels).zip(images).collect();
     let total = lab.nodes.len();
     let made = std::thread::scope(|scope| {
         let making = scope.spawn(move || {
             each(parts, |((machine, mut channel), images)| {
-                let mut lab = Lab { part: Part { machine, number, secret: None }, ..lab.clone() };
-                place(&mut lab, images);
-                let order = Order::Make { lab: Box::new(lab), secret };
+                let part = Part { machine, number, secret: None };
+                let order = Order::Make { lab: packed.clone(), part, images, secret };
                 let tell = tell.clone();
                 channel.have_done(DOING, &order, &mut |nodes| {
                     // Nobody listens any more once another machine has failed.

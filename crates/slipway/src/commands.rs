@@ -112,6 +112,7 @@ commands! {
     }
     "This machine" {
         transfer Transfer,
+        agent Agent,
         doctor Doctor,
         tune Tune,
         completion Completion,

@@ -182,6 +182,21 @@ class ThickerInsulation(openstudio.measure.ModelMeasure):
 "#;
 
 #[test]
+fn the_example_of_a_cabin_heats_and_cools_it() {
+    let place = Place::new();
+    let example = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/campaigns/cabin");
+    fs::copy(example.join("cabin.idf"), place.path().join("cabin.idf")).expect("the model is there");
+    let text = fs::read_to_string(example.join("campaign.yaml")).expect("the campaign file is there");
+    write(&place, &text.replace("lhs: 1000", "lhs: 2"));
+    let (code, words) = run(&place);
+    assert_eq!(code, Some(0), "{words}");
+    for row in rows(&place) {
+        let of = |output: &str| row[output].as_f64().expect("a number");
+        assert!((500.0..20_000.0).contains(&of("heating")) && (50.0..5000.0).contains(&of("cooling")), "{row}");
+    }
+}
+
+#[test]
 #[ignore = "OpenFOAM is large; `make test-long` runs it"]
 fn openfoam_finds_the_published_velocities_of_a_cavity() {
     let place = Place::new();

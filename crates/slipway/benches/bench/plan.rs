@@ -5,6 +5,8 @@ use std::fmt::Write as _;
 
 use nix::sys::resource::{UsageWho, getrusage};
 
+use slipway_machines::packed::Packed;
+
 use super::common::{Slipway, Way, arg, compare, less, seconds};
 
 /// Distem's published record: 40,000 nodes on 168 machines.
@@ -31,6 +33,18 @@ pub(super) fn run() {
         }));
     }
     compare(&format!("Planning a lab over {MACHINES} machines"), 5, &mut ways);
+    for (name, file) in &files {
+        let text = std::fs::read_to_string(file).expect("the file is there");
+        let lab = slipway_lab::parse("lab.yaml", &text, std::path::Path::new("/")).expect("a lab");
+        let (mut bytes, mut back) = (0, 0);
+        let packing = seconds(|| bytes = Packed::new(&lab).expect("a lab is packed").bytes());
+        let packed = Packed::new(&lab).expect("a lab is packed");
+        let unpacking = seconds(|| back = packed.lab().expect("it comes out").nodes.len());
+        println!(
+            "{name}: {} KiB to each machine, packed once in {packing:.2} s, unpacked in {unpacking:.2} s ({back} nodes).",
+            bytes / 1024
+        );
+    }
     let most = getrusage(UsageWho::RUSAGE_CHILDREN).map_or(0, |usage| usage.max_rss());
     println!("The largest took {} MiB of memory at most.", most / 1024);
 }
