@@ -10,14 +10,12 @@ use slipway_lab::policy::Rule;
 use slipway_lab::scenario::{Order as LabOrder, Schedule};
 use slipway_measure::play::{Begin, Line};
 
-use crate::packed::Packed;
+use crate::packed::{LONGEST, Packed};
 
 /// The protocol's version. Two that differ do not work together.
 pub const VERSION: u32 = 3;
 /// Bytes that are written at a time.
 const PIECE: usize = 64 << 10;
-/// Longest line, bytes: a resolved lab of ten thousand nodes fits.
-pub const LONGEST: u64 = 256 << 20;
 
 /// An order of a coordinator to a machine's part.
 #[derive(Debug, Serialize, Deserialize)]
@@ -174,7 +172,7 @@ pub fn send<T: Serialize>(to: &mut impl Write, message: &T) -> io::Result<()> {
 /// Reads the next message. `None` at the end.
 ///
 /// # Errors
-/// As the reader; `InvalidData` for a line that is none, or longer than [`LONGEST`].
+/// As the reader; `InvalidData` for a line that is none, or longer than 256 MiB.
 pub fn receive<T: DeserializeOwned>(from: &mut impl BufRead) -> io::Result<Option<T>> {
     let mut line = Vec::new();
     let read = from.by_ref().take(LONGEST).read_until(b'\n', &mut line)?;
