@@ -18,7 +18,7 @@ pub enum AgentError {
     File {
         /// Its path, with the line where there is one.
         file: String,
-        /// What is wrong, and what to do.
+        /// The fault, and how to mend it.
         why: String,
     },
     /// The file of machines does not name this one.

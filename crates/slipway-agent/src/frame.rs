@@ -1,4 +1,4 @@
-//! What goes over a connection: frames, each a kind, a length and bytes.
+//! Frames of a connection, each a kind, a length and bytes.
 
 use std::io;
 
@@ -9,7 +9,7 @@ pub const MOST: usize = 256 << 10;
 /// Bytes before the content: the kind, and the content's length, big endian.
 const HEAD: usize = 5;
 
-/// What a frame is.
+/// The kind of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// The command, as a shell reads it. The client's first frame.

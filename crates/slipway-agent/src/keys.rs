@@ -25,7 +25,7 @@ const MOST: u64 = 1 << 20;
 pub struct Known {
     /// The name that commands use.
     pub name: String,
-    /// Where its agent listens.
+    /// The address of its agent.
     pub address: SocketAddr,
     /// The key that it proves.
     pub key: PublicKey,

@@ -48,11 +48,11 @@ pub struct Agent {
 pub struct Peer {
     /// As the file of machines names it.
     pub name: String,
-    /// Where it comes from.
+    /// The client's address.
     pub address: SocketAddr,
 }
 
-/// What goes to the client.
+/// Frames to the client.
 type Answers = mpsc::Sender<(Kind, Vec<u8>)>;
 
 impl Agent {
@@ -72,7 +72,7 @@ impl Agent {
         Ok(Self { listener, keys, own, program })
     }
 
-    /// Where it listens.
+    /// The address that it listens at.
     ///
     /// # Errors
     /// When the kernel does not say.
@@ -241,7 +241,7 @@ async fn feed(mut from: ReadHalf<TlsStream<TcpStream>>, input: ChildStdin) -> io
     Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the client is gone"))
 }
 
-/// As a shell has it.
+/// The exit code, or 128 and the signal's number.
 fn code(status: std::process::ExitStatus) -> u8 {
     use std::os::unix::process::ExitStatusExt as _;
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
