@@ -119,7 +119,8 @@ impl Routers {
         for &host in &seated {
             self.vacate(near.lab, host, Some("a node moved"));
         }
-        for host in hosts(near.lab).into_iter().filter(|host| !seated.contains(host)) {
+        let is_new = |host: &HostId| near.lab.is_here(*host) && !seated.contains(host);
+        for host in hosts(near.lab).into_iter().filter(is_new) {
             self.settle(near, host)?;
         }
         for host in seated {

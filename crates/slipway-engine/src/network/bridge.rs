@@ -32,6 +32,10 @@ impl Driver for Bridge {
 
     fn relocate(&mut self, way: &Relocation<'_>, sites: &mut Sites) -> Result<(), NetworkError> {
         let network = way.network();
+        if !way.after.is_here(way.to()) {
+            // The trunk leads to the machine, whichever of its hosts has the node.
+            return Ok(());
+        }
         self.switches.build_on(way.after, network, way.to(), sites)?;
         self.switches.check_room(way)?;
         self.join_hosts(way.after, network, sites)?;

@@ -74,7 +74,9 @@ impl Driver for Vxlan {
 
     fn relocate(&mut self, way: &Relocation<'_>, sites: &mut Sites) -> Result<(), NetworkError> {
         let (network, lab, mac) = (way.network(), way.after, way.interface().mac);
-        self.switches.build_on(lab, network, way.to(), sites)?;
+        if lab.is_here(way.to()) {
+            self.switches.build_on(lab, network, way.to(), sites)?;
+        }
         self.switches.check_room(way)?;
         let had = self.tunnels.clone();
         self.join_hosts(lab, network, sites)?;

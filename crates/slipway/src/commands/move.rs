@@ -12,7 +12,8 @@ use slipway_lab::scenario::Order;
 use crate::context::{Context, DryRun};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::{labs, view};
+use crate::parts::{Elsewhere, option};
+use crate::{labs, parts, view};
 
 /// Move nodes that do not run to another virtual host
 #[derive(Debug, clap::Args)]
@@ -75,10 +76,16 @@ impl Args {
         let (running, nodes) = labs::nodes(&context.root, &words)?;
         let to = host(&running, &self.to)?;
         let lab = &running.lab;
+        if !context.global.part
+            && let Some(failure) = self.elsewhere(&running, &nodes, context.global.json)?
+        {
+            return Err(failure);
+        }
+        let all = labs::names(lab, &nodes);
         let (unchanged, moving): (Vec<NodeId>, Vec<NodeId>) =
             nodes.into_iter().partition(|&node| lab.nodes[node].host == to);
         let mut alive = Vec::new();
-        for &node in &moving {
+        for &node in moving.iter().filter(|&&node| lab.has_here(node)) {
             let runs = ["running", "frozen"].contains(&running.row(node)?.status.as_str());
             if runs && !self.stop {
                 let name = &lab.nodes[node].name;
@@ -108,7 +115,9 @@ impl Args {
         if !alive.is_empty() {
             running.stop(&alive, self.grace.duration())?;
         }
-        let outcome = moving.iter().try_for_each(|&node| running.relocate(node, to));
+        let outcome = moving.iter().try_for_each(|&node| running.relocate(node, to)).map_err(Failure::from);
+        // Also of nodes that moved before: another machine may not have heard of it.
+        let outcome = outcome.and_then(|()| tell(context, &running, &all, &self.to));
         // Also those that could not move: they ran before.
         if !alive.is_empty() {
             running.give(Order::Start { nodes: alive })?;
@@ -117,6 +126,33 @@ impl Args {
         context.tell(&done, text)?;
         Ok(Exit::Success)
     }
+}
+
+impl Args {
+    /// Has the machine of the nodes move them, in the place of this process. `None`: they are on this machine.
+    fn elsewhere(&self, running: &Running, nodes: &[NodeId], json: bool) -> Result<Option<Failure>, Failure> {
+        let lab = &running.lab;
+        let Some((&first, rest)) = nodes.split_first() else { return Ok(None) };
+        if rest.iter().any(|&node| lab.machine_of(node) != lab.machine_of(first)) {
+            let account = "move nodes of several machines at once\nHint: move those of each machine by themselves";
+            return Err(Failure::usage(account));
+        }
+        let flags = [(json, "--json"), (self.stop, "--stop"), (self.dry_run.dry_run, "--dry-run")];
+        let mut options = option("--to", Some(&self.to));
+        if self.stop {
+            options.extend(option("--grace", Some(self.grace.to_string())));
+        }
+        options.extend(flags.into_iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag.into()));
+        let elsewhere = Elsewhere::find(running, first, "move", options)?;
+        Ok(elsewhere.map(|elsewhere| elsewhere.instead(labs::names(lab, rest).into_iter().map(Into::into))))
+    }
+}
+
+/// Has the lab's other machines know where nodes are.
+fn tell(context: &Context, running: &Running, nodes: &[String], to: &str) -> Result<(), Failure> {
+    let mut words = vec!["move", "--to", to, &running.lab.name];
+    words.extend(nodes.iter().map(String::as_str));
+    parts::answers::<serde_json::Value>(context, &running.lab, &words).map(drop)
 }
 
 /// The lab's host of that name.

@@ -1,13 +1,13 @@
 //! `slipway restore`
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use slipway_engine::scenario;
 use slipway_lab::id::NodeId;
 
 use crate::context::{Context, DryRun};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::{labs, view};
+use crate::{labs, parts, view};
 
 /// Reset links and limits of a lab to its file
 #[derive(Debug, clap::Args)]
@@ -29,7 +29,7 @@ pub(crate) struct Args {
     dry_run: DryRun,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 struct Restored {
     lab: String,
     /// Nodes whose limits had been changed.
@@ -49,7 +49,7 @@ impl Args {
         let dry_run = self.dry_run.dry_run;
         let done = if dry_run { scenario::Restored::default() } else { scenario::restore(&running, self.nodes)? };
         let names = |nodes: &[NodeId]| labs::names(&running.lab, nodes);
-        let restored = Restored {
+        let mut restored = Restored {
             lab: running.lab.name.clone(),
             limits: names(&done.limits),
             thawed: names(&done.thawed),
@@ -57,12 +57,28 @@ impl Args {
             scenario: done.scenario,
             dry_run,
         };
+        if !dry_run {
+            let words = [&["restore", &running.lab.name][..], if self.nodes { &["--nodes"] } else { &[] }].concat();
+            for part in parts::answers::<Restored>(context, &running.lab, &words)? {
+                restored.add(part);
+            }
+        }
         context.tell(&restored, |restored| match dry_run {
             true if self.nodes => format!("would restore lab {} and start its nodes\n", restored.lab),
             true => format!("would restore lab {}\n", restored.lab),
             false => text(restored),
         })?;
         Ok(Exit::Success)
+    }
+}
+
+impl Restored {
+    /// Adds another machine's part.
+    fn add(&mut self, part: Self) {
+        self.limits.extend(part.limits);
+        self.thawed.extend(part.thawed);
+        self.started.extend(part.started);
+        self.scenario |= part.scenario;
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use slipway_document::cpus::Cpus;
 use slipway_lab::id::{HostId, NodeId};
-use slipway_lab::model::Lab;
+use slipway_lab::model::{Interface, Lab};
 use slipway_sys::clone::SingleThread;
 use slipway_sys::ns::with_net;
 
@@ -73,10 +73,19 @@ fn check(lab: &Lab, index: NodeId, to: HostId) -> Result<(), String> {
     let Some(host) = lab.hosts.get(to) else {
         return Err(format!("the lab has no host number {to}"));
     };
-    if !lab.is_here(to) || !lab.is_here(node.host) {
+    if host.machine != lab.machine_of(index) {
+        let name = &host.name;
+        return Err(format!("host {name} is on another machine\nHint: a node moves between hosts of one machine"));
+    }
+    // Other machines have ways to hosts that a network had from the beginning.
+    let has = |one: &Interface| {
+        let there = lab.nodes.iter().filter(|other| other.host == to);
+        there.flat_map(|other| &other.interfaces).any(|other| other.network == one.network)
+    };
+    if let Some(one) = node.interfaces.iter().find(|one| lab.is_spread() && !has(one)) {
         return Err(format!(
-            "host {} is on another machine\nHint: a node moves between hosts of one machine",
-            if lab.is_here(to) { &lab.hosts[node.host].name } else { &host.name }
+            "host {} has no node of network {}\nHint: in a lab over several machines, a node moves to a host that has one",
+            host.name, lab.networks[one.network].name
         ));
     }
     for network in node.networks(lab) {
