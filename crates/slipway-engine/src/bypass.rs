@@ -66,6 +66,8 @@ pub(crate) struct LaidOver {
     pub(crate) source: PathBuf,
     /// The folder in the node.
     pub(crate) target: PathBuf,
+    /// Folders in it, by their paths from there, that hide those of the same name: a node sees nothing else in them.
+    pub(crate) hiding: Vec<PathBuf>,
 }
 
 /// Calls of programs that a supervisor answers, by a seccomp filter beside the profile of nodes.
@@ -236,7 +238,7 @@ mod tests {
             calls: Some(Calls { traps: vec![Trap::every(call)], io_uring }),
             env: [(name.to_owned(), "1".to_owned())].into(),
             mounts: vec![Mount { source: name.into(), target: "/there".into(), writable: false, shared: false }],
-            laid_over: vec![LaidOver { source: name.into(), target: "/sys/class".into() }],
+            laid_over: vec![LaidOver { source: name.into(), target: "/sys/class".into(), hiding: Vec::new() }],
             devices: vec![name.into()],
         };
         let both = needs(libc::SYS_connect, true, "one").and(needs(libc::SYS_ioctl, false, "two"));

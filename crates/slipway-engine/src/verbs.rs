@@ -59,7 +59,11 @@ pub(crate) fn needs(dir: &LabDir, lab: &Lab, node: NodeId) -> Needs {
             mount(plugin::driver_file(dir), plugin::DRIVER_FILE),
         ],
         devices: device::NODES.map(Into::into).to_vec(),
-        laid_over: vec![LaidOver { source: own.join(device::CLASS), target: "/sys/class".into() }],
+        laid_over: vec![LaidOver {
+            source: own.join(device::CLASS),
+            target: "/sys/class".into(),
+            hiding: device::ALONE.map(Into::into).to_vec(),
+        }],
         ..Needs::default()
     }
 }

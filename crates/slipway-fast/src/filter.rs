@@ -172,8 +172,14 @@ pub(crate) const CHANNELS: u32 = 64;
 /// The flags that librdmacm opens its device with (`open_cdev`, `util/open_cdev.c` of rdma-core).
 pub(crate) const OPENS: i32 = libc::O_RDWR | libc::O_CLOEXEC;
 
+/// `NETLINK_RDMA` (`include/uapi/linux/netlink.h`).
+const NETLINK_RDMA: i32 = 20;
+
 /// The trapped calls about RDMA, of programs in nodes that have such a device. These are the control commands that libibverbs
 /// sends past its plug-in, `openat` with librdmacm's flags, and calls on a window of descriptors.
+///
+/// A kernel with devices of its own would list those by netlink. Programs get the answer of a kernel without, so libibverbs and
+/// librdmacm read `/sys/class` (`ibverbs_get_device_list`, `libibverbs/init.c` of rdma-core).
 #[must_use]
 pub fn rdma_traps() -> Vec<Trap> {
     let window = |index| When::Argument { index, mask: !(CHANNELS - 1), values: vec![FIRST_CHANNEL] };
@@ -184,6 +190,11 @@ pub fn rdma_traps() -> Vec<Trap> {
         notified(libc::SYS_write, window(0)),
         notified(libc::SYS_fstat, window(0)),
         notified(libc::SYS_newfstatat, window(0)),
+        Trap {
+            call: libc::SYS_socket,
+            when: When::Socket { family: libc::AF_NETLINK, protocols: vec![NETLINK_RDMA] },
+            verdict: Verdict::Errno(libc::EPROTONOSUPPORT),
+        },
     ]
 }
 

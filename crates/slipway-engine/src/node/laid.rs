@@ -6,7 +6,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::mount::{MountFlags, UnmountFlags, unmount};
-use slipway_sys::mount::{attach, detached, mount_fs};
+use slipway_sys::mount::{attach, detached, mount_fs, set_flags};
 
 use super::error::{RootfsError, file};
 use crate::bypass::{LaidOver, Needs};
@@ -18,22 +18,28 @@ const HARMLESS: MountFlags =
     MountFlags::NOSUID.union(MountFlags::NODEV).union(MountFlags::NOEXEC).union(MountFlags::RDONLY);
 
 /// Folders of this machine that wait for their places.
-pub(super) struct Laid(Vec<(OwnedFd, PathBuf)>);
+pub(super) struct Laid(Vec<(OwnedFd, LaidOver)>);
 
 impl Laid {
     /// Takes every folder, while its path still means this machine's.
     pub(super) fn take(needs: &Needs) -> Result<Self, RootfsError> {
-        let take = |LaidOver { source, target }: &LaidOver| Ok((detached(source, false)?, target.clone()));
+        let take = |laid: &LaidOver| Ok((detached(&laid.source, false)?, laid.clone()));
         needs.laid_over.iter().map(take).collect::<Result<_, RootfsError>>().map(Self)
     }
 
     /// Lays each over its place. The node's kernel file systems are mounted.
     pub(super) fn put(&self) -> Result<(), RootfsError> {
         let place = Path::new(PLACE);
-        for (folder, target) in &self.0 {
+        for (folder, LaidOver { target, hiding, .. }) in &self.0 {
             ensure_dir(place)?;
             attach(folder.as_fd(), place)?;
             mount_fs("overlay", target, HARMLESS, &format!("lowerdir={PLACE}:{}", target.display()))?;
+            for folder in hiding {
+                // The overlay would join both folders. A mark that it must not takes privileges on the machine.
+                let hiding = target.join(folder);
+                attach(detached(&place.join(folder), false)?.as_fd(), &hiding)?;
+                set_flags(&hiding, HARMLESS)?;
+            }
             // The overlay holds mounts of its own.
             unmount(place, UnmountFlags::DETACH).map_err(|error| file("unmount", place)(error.into()))?;
             fs::remove_dir(place).map_err(file("remove", place))?;

@@ -18,6 +18,9 @@ pub(crate) const NAME: &str = "slipway0";
 /// The folder of a node's own that lies over its `/sys/class`.
 pub(super) const CLASS: &str = "class";
 
+/// Folders of that one which nodes see without the kernel's own devices: a machine may have a real one.
+pub(super) const ALONE: [&str; 3] = ["infiniband", "infiniband_verbs", "misc/rdma_cm"];
+
 /// Its device files in a node. Each swallows what is written: the plug-in and the router answer for them.
 pub(super) const NODES: [&str; 2] = ["/dev/infiniband/uverbs0", "/dev/infiniband/rdma_cm"];
 

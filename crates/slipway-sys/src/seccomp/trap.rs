@@ -30,6 +30,13 @@ pub enum When {
         /// The values that fit.
         values: Vec<u32>,
     },
+    /// That the first argument is `family` and the third one of `protocols`, as `socket(2)` has them.
+    Socket {
+        /// E.g. `AF_NETLINK`.
+        family: i32,
+        /// E.g. `NETLINK_ROUTE`.
+        protocols: Vec<i32>,
+    },
     /// That the second argument is `level` and the third one of `names`, as `getsockopt(2)` has them.
     Pair {
         /// E.g. `SOL_SOCKET`.
@@ -74,15 +81,19 @@ impl When {
             Self::Argument { index, mask, values } => {
                 vec![Test { argument: (*index).into(), mask: *mask, values: values.clone() }]
             }
-            Self::Pair { level, names } => {
-                let names = names.iter().map(|name| name.cast_unsigned()).collect();
-                vec![
-                    Test { argument: 1, mask: u32::MAX, values: vec![level.cast_unsigned()] },
-                    Test { argument: 2, mask: u32::MAX, values: names },
-                ]
-            }
+            Self::Socket { family, protocols } => both((0, *family), (2, protocols)),
+            Self::Pair { level, names } => both((1, *level), (2, names)),
         }
     }
+}
+
+/// Tests of two arguments, the second against several values.
+fn both((first, value): (u32, i32), (second, values): (u32, &[i32])) -> Vec<Test> {
+    let values = values.iter().map(|value| value.cast_unsigned()).collect();
+    vec![
+        Test { argument: first, mask: u32::MAX, values: vec![value.cast_unsigned()] },
+        Test { argument: second, mask: u32::MAX, values },
+    ]
 }
 
 /// The whole table: one entry for each call.

@@ -1,0 +1,102 @@
+//! RDMA beside devices of the kernel's own: soft `RoCE` (`rdma_rxe`), as Debian's kernel has it. `make test-vm` runs this.
+
+mod common;
+
+use std::process::{Command, Stdio};
+
+use common::rdma::program;
+use common::{Lab, Place, await_that, told};
+
+const LAB: &str = "networks: {net: {driver: fast, rdma: true}}\nnodes: {a: , b: }\n";
+
+/// Makes two network cards that a wire joins, each with a device. Packets between their addresses leave the machine's own shortcut
+/// aside: the rules of routing send them by the wire. Before Linux 6.17 such devices work in the first network namespace alone.
+const PEERS: &str = "
+modprobe -a rdma_rxe ib_uverbs rdma_ucm
+ip link add v0 type veth peer name v1
+for n in 0 1; do
+  ip address add 192.0.2.$((n + 1))/24 dev v$n
+  ip link set v$n up
+  rdma link add rxe$n type rxe netdev v$n
+  echo 1 > /proc/sys/net/ipv4/conf/v$n/accept_local
+  echo 0 > /proc/sys/net/ipv4/conf/v$n/rp_filter
+  ip route add 192.0.2.$((2 - n)) dev v$n table 10$n
+  ip rule add pref 1$n iif lo from 192.0.2.$((n + 1)) to 192.0.2.$((2 - n)) lookup 10$n
+done
+echo 0 > /proc/sys/net/ipv4/conf/all/rp_filter
+ip rule add pref 100 lookup local
+ip rule del pref 0
+";
+
+/// Runs a program on the machine itself, which must succeed.
+#[track_caller]
+fn on_machine(words: &[&str]) -> String {
+    let output = Command::new("timeout").arg("60").args(words).output().expect("it can be started");
+    assert!(output.status.success(), "{words:?}: {}", told(&output));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Packets that a device has sent.
+fn sent(device: &str) -> u64 {
+    let path = format!("/sys/class/infiniband/{device}/ports/1/hw_counters/sent_pkts");
+    let text = std::fs::read_to_string(&path).expect("the device counts");
+    text.trim().parse().expect("a number")
+}
+
+/// `rping` between the machine's own devices, as ordinary peers.
+fn pings_by_devices() {
+    let server = ["60", "rping", "-s", "-C", "3", "-a", "192.0.2.2"];
+    let mut server = Command::new("timeout").args(server).stdout(Stdio::null()).spawn().expect("it can be started");
+    let before = sent("rxe0");
+    let client = ["60", "rping", "-c", "-v", "-C", "3", "-a", "192.0.2.2", "-I", "192.0.2.1"];
+    await_that("the client is served", || {
+        let asked = Command::new("timeout").args(client).stderr(Stdio::null()).output().expect("it can be started");
+        asked.status.success() && String::from_utf8_lossy(&asked.stdout).contains("ping data: rdma-ping-2")
+    });
+    assert!(server.wait().expect("it ends").success());
+    assert!(sent("rxe0") > before);
+}
+
+fn writes_in_lab(lab: &Lab<'_>) {
+    let words = ["ib_write_bw", "-n", "20"];
+    let server = program(lab, "a", &words).spawn().expect("started");
+    let listens = "grep -qi ':4853 .* 0A ' /proc/net/tcp /proc/net/tcp6";
+    await_that("the server listens", || {
+        lab.program("a", ["sh", "-c", listens]).status().is_ok_and(|status| status.success())
+    });
+    let asked = program(lab, "b", &[&words[..], &["a"]].concat()).output().expect("started");
+    let heard = server.wait_with_output().expect("ended");
+    assert!(asked.status.success() && heard.status.success(), "{} {}", told(&asked), told(&heard));
+}
+
+#[test]
+#[ignore = "the kernel needs `rdma_rxe`, and this changes the machine's routes: `make test-vm`"]
+fn a_node_sees_its_device_alone_and_the_machine_its_own() {
+    common::verbs::plug_in();
+    on_machine(&["sh", "-ec", PEERS]);
+    let devices = || on_machine(&["ibv_devices"]).matches("rxe").count();
+    assert_eq!(devices(), 2);
+    pings_by_devices();
+
+    let place = Place::new();
+    let lab = place.up("beside", LAB);
+    let said = lab.exec("a", ["ibv_devices"]);
+    assert!(said.contains("slipway0") && !said.contains("rxe"), "{said}");
+    for folder in ["/sys/class/infiniband", "/sys/class/infiniband_verbs"] {
+        let names = lab.exec("a", ["ls", folder]);
+        assert!(!names.contains("rxe") && !names.contains("uverbs1"), "{names}");
+    }
+    let before = sent("rxe0") + sent("rxe1");
+    writes_in_lab(&lab);
+    let said = lab.exec("b", ["ibv_devinfo"]);
+    assert_eq!((said.matches("hca_id").count(), said.contains("slipway0")), (1, true), "{said}");
+    assert_eq!(sent("rxe0") + sent("rxe1"), before, "nothing of the lab goes by the machine's devices");
+
+    // Both at once, and the machine keeps its devices when the lab goes.
+    pings_by_devices();
+    drop(lab);
+    let name = place.name("beside");
+    place.run(["down", &name]);
+    assert_eq!(devices(), 2);
+    pings_by_devices();
+}
