@@ -203,10 +203,6 @@ fn rights(lab: &Lab, remarks: &mut Remarks) {
 
 /// Looks whether images of nodes with an RDMA device can use it, as far as they are folders.
 fn rdma(lab: &Lab, remarks: &mut Remarks) {
-    for network in lab.networks.iter().filter(|network| lab.is_spread() && network.bypasses.rdma) {
-        let message = "give nodes of several machines an RDMA device: queue pairs do not join between machines yet";
-        remarks.add(&["networks", &network.name, "rdma"], message, "leave `rdma` out, or make the lab on one machine");
-    }
     for image in with_device(lab).map(|image| &lab.images[image]) {
         if let Some(root) = folder(image) {
             remarks.device(image, verbs::check(&[root]));

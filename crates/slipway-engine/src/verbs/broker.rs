@@ -24,7 +24,7 @@ use slipway_verbs::broker::{Broker, Caps, Hosts, NodeConfig, NodeStatus, PeerTra
 use super::confine;
 use super::far::{self, Links};
 use super::orders::{Answer, Counts, LinkOfNode, NodeVerbs, Order, PeerOfNode, receive, send};
-use super::rules::{Refused, Rules};
+use super::rules::{Networks, Refused, Rules};
 
 /// Longest wait for an answer. A broker answers in microseconds; after this time it is stuck.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -53,8 +53,8 @@ pub(super) struct Ground<'a> {
     pub(super) log: BorrowedFd<'a>,
     /// Its nodes: each has a listener, and addresses.
     pub(super) nodes: &'a BTreeMap<NodeId, Seat>,
-    /// Nodes of the lab.
-    pub(super) count: usize,
+    /// The networks of all nodes of the lab.
+    pub(super) networks: Networks,
 }
 
 /// The rest of the lab, for one broker.
@@ -158,18 +158,18 @@ fn live(ground: &Ground<'_>, control: &UnixStream, newborn: &mut Newborn) -> io:
         if ordered {
             // An anchor that is gone ends the broker.
             let Some(order) = receive(control)? else { return Ok(()) };
-            let answer = obey(&mut broker, order, ground.count, &refused, &mut revoked);
+            let answer = obey(&mut broker, order, &ground.networks, &refused, &mut revoked);
             send(control, &answer)?;
         }
     }
 }
 
-fn obey(broker: &mut Broker, order: Order, nodes: usize, refused: &Refused, revoked: &mut u64) -> Answer {
+fn obey(broker: &mut Broker, order: Order, networks: &Networks, refused: &Refused, revoked: &mut u64) -> Answer {
     let ended = match order {
         Order::Rules { policy, conditioned, parted } => {
             let node = |number: u32| NodeId(usize::try_from(number).unwrap_or(usize::MAX));
             broker.set_silence(Box::new(move |one, other| parted.parts(node(one), node(other))));
-            let rules = Rules::new(&policy, nodes, conditioned);
+            let rules = Rules::new(&policy, networks.clone(), conditioned);
             // Looking for connections that are forbidden now is no refusal.
             let before = refused.lock().unwrap_or_else(PoisonError::into_inner).clone();
             let ended = broker.set_rules(rules.clone().into_policy(Arc::clone(refused)), rules.into_limits());

@@ -1,6 +1,6 @@
 //! An anchor's part of its lab's RDMA: files of devices, listeners of nodes, and a broker for each virtual host.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use rustix::event::PollFd;
 use slipway_fast::channel::{Hello, Key, KeyFile};
 use slipway_fast::filter;
 use slipway_lab::id::{HostId, NodeId};
-use slipway_lab::model::Lab;
+use slipway_lab::model::{Lab, Secret};
 use slipway_lab::policy::Rule;
 use slipway_sys::bpf::SocketGuard;
 use slipway_sys::cgroup::Group;
@@ -21,6 +21,7 @@ use slipway_sys::cgroup::Group;
 use super::broker::{Elsewhere, Ground, Process, Seat};
 use super::far;
 use super::orders::{BrokerStatus, Counts, Order};
+use super::rules::Networks;
 use super::{SOCKET, device, has_device, plugin};
 use crate::bypass::{Altered, Bypass, BypassError, Near};
 use crate::state::LabDir;
@@ -79,9 +80,7 @@ impl Brokers {
         fs::write(dir.join("node").join(SOCKET), "").map_err(says("make a place for sockets of RDMA"))?;
         let log = File::options().create(true).append(true).open(dir.join("verbs.log"));
         let log = log.map_err(says("open the log of RDMA"))?;
-        let drawn = KeyFile::draw().and_then(|key| Ok((key, Key::draw()?)));
-        let (key, number) = drawn.map_err(says("draw a key for RDMA"))?;
-        let number = number.bytes().first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes));
+        let (key, number) = identity(lab).map_err(says("make a key for RDMA"))?;
         let (places, policy, altered) = (BTreeMap::new(), lab.policy.clone(), Altered::default());
         let mut brokers = Self { places, policy, altered, log, key, number };
         for node in with_device {
@@ -132,11 +131,15 @@ impl Brokers {
         let (Some(own), true) = (at(host), self.places.get(&host).is_some_and(|it| it.guard.is_some())) else {
             return Ok(None);
         };
-        let others = || self.places.iter().filter(|(other, place)| **other != host && !place.nodes.is_empty());
-        let peers = others().filter_map(|(&other, _)| at(other).map(|at| Ok((number(other.index())?, at))));
-        let nodes = others().flat_map(|(other, place)| place.nodes.iter().map(|(node, seat)| (*other, *node, seat)));
-        let nodes =
-            nodes.map(|(host, node, seat)| Ok((number(node.index())?, number(host.index())?, seat.addresses.clone())));
+        // Nodes of other machines too, which the lab knows.
+        let others = lab.nodes.enumerate().filter(|(_, node)| node.host != host && has_device(lab, node));
+        let others: Vec<(NodeId, HostId)> = others.map(|(id, node)| (id, node.host)).collect();
+        let hosts: BTreeSet<HostId> = others.iter().map(|(_, host)| *host).collect();
+        let peers = hosts.into_iter().filter_map(|other| at(other).map(|at| Ok((number(other.index())?, at))));
+        let nodes = others.into_iter().map(|(node, host)| {
+            let addresses = device::addresses(lab, node).into_iter().map(|(address, _)| address).collect();
+            Ok((number(node.index())?, number(host.index())?, addresses))
+        });
         let setup = far::Setup {
             hello: Hello::new(self.number, number(host.index())?),
             at: own,
@@ -158,7 +161,7 @@ impl Brokers {
             net: (near.host_net)(host),
             log: self.log.as_fd(),
             nodes: &place.nodes,
-            count: near.lab.nodes.len(),
+            networks: Networks::of(near.lab),
             group: place.group.as_ref(),
             elsewhere,
         };
@@ -188,6 +191,15 @@ impl Brokers {
         // A full disk is no reason to end the lab.
         let _ = writeln!(self.log, "{now} broker of {}: {what}", lab.hosts[host].name);
     }
+}
+
+/// The brokers' own key, and the lab's number. Brokers of several machines derive the key from the secret of the lab.
+fn identity(lab: &Lab) -> io::Result<(KeyFile, u64)> {
+    if let Some(Secret(mut secret)) = lab.part.secret {
+        return Ok((KeyFile::of(&Key::take(&mut secret).derived("brokers"))?, lab.part.number));
+    }
+    let number = Key::draw()?.bytes().first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes));
+    Ok((KeyFile::draw()?, number))
 }
 
 /// Makes a node's files, and its listener.

@@ -8,7 +8,7 @@ use slipway_lab::policy::Rule;
 
 use super::has_device;
 use super::orders::BrokerStatus;
-use super::rules::Rules;
+use super::rules::{Networks, Rules};
 
 /// The way of verbs from one node to another, now.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -56,14 +56,17 @@ pub(crate) fn explain(lab: &Lab, rules: &[Rule], brokers: &[BrokerStatus], from:
     let Some(own) = broker(host) else {
         return refused("the broker of their host is being replaced", Some("ECONNRESET"));
     };
-    let Some(other) = broker(there) else {
+    let other = broker(there);
+    if other.is_none() && lab.is_here(there) {
         return refused("the broker of the other host is being replaced", Some("EHOSTUNREACH"));
-    };
+    }
     if own.parted.parts(from, to) {
         return refused("a cut, a freeze or a partition parts the nodes", Some("EHOSTUNREACH"));
     }
-    let conditioned = own.conditioned.union(&other.conditioned).copied().collect();
-    verdict(lab, &Rules::new(rules, lab.nodes.len(), conditioned), from, to)
+    // Another machine's broker has a word of its own, which this one does not know.
+    let conditioned =
+        own.conditioned.iter().chain(other.iter().flat_map(|other| &other.conditioned)).copied().collect();
+    verdict(lab, &Rules::new(rules, Networks::of(lab), conditioned), from, to)
 }
 
 /// Whether verbs of programs in all of these nodes reach all others of them, under these rules.
@@ -74,7 +77,7 @@ pub(crate) fn join_all(lab: &Lab, rules: &[Rule], brokers: &[BrokerStatus], node
     }
     let are_parted = |from, to| brokers.iter().any(|broker| broker.parted.parts(from, to));
     let conditioned = brokers.iter().flat_map(|broker| broker.conditioned.iter().copied()).collect();
-    let now = Rules::new(rules, lab.nodes.len(), conditioned);
+    let now = Rules::new(rules, Networks::of(lab), conditioned);
     let joins = |from: NodeId, to: NodeId| {
         from == to || !are_parted(from, to) && verdict(lab, &now, from, to).way != Way::Refused
     };
@@ -91,11 +94,15 @@ fn verdict(lab: &Lab, now: &Rules, from: NodeId, to: NodeId) -> Verdict {
             Verdict { way: Way::Relay, why: "a rule limits the pair".to_owned(), errno: None }
         }
         Ok(()) if host != there => {
-            let why = "the nodes are on two virtual hosts".to_owned();
+            let what = if lab.machine_of(from) == lab.machine_of(to) { "virtual hosts" } else { "machines" };
+            let why = format!("the nodes are on two {what}");
             Verdict { way: Way::HostNetwork, why, errno: None }
         }
         Ok(()) => {
             Verdict { way: Way::SharedMemory, why: "both nodes are on this virtual host".to_owned(), errno: None }
+        }
+        Err((_, Errno::HOSTUNREACH)) => {
+            refused("the nodes are on no network with `rdma: true` together", Some("EHOSTUNREACH"))
         }
         Err((reason, Errno::ACCESS)) => refused(reason.account(), Some("EACCES")),
         Err((reason, _)) => refused(reason.account(), Some("EOPNOTSUPP")),

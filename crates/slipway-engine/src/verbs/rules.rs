@@ -10,9 +10,12 @@ use rustix::io::Errno;
 use slipway_document::units::Rate;
 use slipway_fast::policy::{Decision, Policy, Rates};
 use slipway_fast::reason::Reason;
-use slipway_lab::id::NodeId;
+use slipway_lab::id::{NetworkId, NodeId};
+use slipway_lab::model::Lab;
 use slipway_lab::policy::Rule;
 use slipway_verbs::broker::{Limits, Terms};
+
+use super::device;
 
 /// The port of a queue pair, which no rule names.
 const NO_PORT: u16 = 0;
@@ -25,15 +28,36 @@ pub(super) type Refused = Arc<Mutex<BTreeMap<Reason, u64>>>;
 pub(super) struct Rules {
     policy: Policy,
     conditioned: BTreeSet<NodeId>,
+    networks: Networks,
+}
+
+/// The networks with RDMA of each node of a lab.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Networks(Arc<Vec<BTreeSet<NetworkId>>>);
+
+impl Networks {
+    pub(super) fn of(lab: &Lab) -> Self {
+        let of = |node| device::interfaces(lab, node).map(|interface| interface.network).collect();
+        Self(Arc::new(lab.nodes.ids().map(of).collect()))
+    }
+
+    /// Whether two nodes are on one of them. A queue pair names its peer by an address, and no route is asked.
+    pub(super) fn join(&self, one: NodeId, other: NodeId) -> bool {
+        let of = |node: NodeId| self.0.get(node.index());
+        matches!((of(one), of(other)), (Some(one), Some(other)) if !one.is_disjoint(other))
+    }
 }
 
 impl Rules {
-    pub(super) fn new(rules: &[Rule], nodes: usize, conditioned: BTreeSet<NodeId>) -> Self {
-        Self { policy: Policy::new(rules, nodes), conditioned }
+    pub(super) fn new(rules: &[Rule], networks: Networks, conditioned: BTreeSet<NodeId>) -> Self {
+        Self { policy: Policy::new(rules, networks.0.len()), conditioned, networks }
     }
 
     /// Whether queue pairs of two nodes may be joined; the first node asks. The error is the reason, and what a program reads.
     pub(super) fn admit(&self, from: NodeId, to: NodeId) -> Result<(), (Reason, Errno)> {
+        if !self.networks.join(from, to) {
+            return Err((Reason::NotANode, Errno::HOSTUNREACH));
+        }
         if self.conditioned.contains(&from) || self.conditioned.contains(&to) {
             return Err((Reason::Conditions, Errno::OPNOTSUPP));
         }
@@ -87,18 +111,20 @@ mod tests {
 
     #[test]
     fn limits_are_kept_and_conditions_are_not_passed_by() {
-        let text = "networks: {net: {driver: fast, rdma: true}}\nnodes: {a: , b: , c: }\npolicy:\n  - {name: slow, from: a, to: b, rate: 1gbit}\n  - {name: closed, from: b, to: a, verdict: deny}\n  - {name: port, from: b, to: c, ports: [5], verdict: deny}\n";
+        let text = "networks: {net: {driver: fast, rdma: true}, far: {driver: fast, rdma: true}}\nnodes: {a: {networks: [net]}, b: {networks: [net]}, c: {networks: [net]}, d: {networks: [far]}}\npolicy:\n  - {name: slow, from: a, to: b, rate: 1gbit}\n  - {name: closed, from: b, to: a, verdict: deny}\n  - {name: port, from: b, to: c, ports: [5], verdict: deny}\n";
         let lab =
             slipway_lab::parse("lab.yaml", text, Path::new("/")).unwrap_or_else(|errors| panic!("{}", errors.plain()));
-        let [a, b, c] = [0, 1, 2].map(NodeId);
-        let rules = Rules::new(&lab.policy, 3, BTreeSet::new());
+        let [a, b, c, d] = [0, 1, 2, 3].map(NodeId);
+        let networks = Networks::of(&lab);
+        let rules = Rules::new(&lab.policy, networks.clone(), BTreeSet::new());
         assert_eq!(rules.admit(a, b), Ok(()));
         assert_eq!(rules.terms(a, b), Terms { flow: Some(1_000_000_000), ..Terms::default() });
         assert_eq!(rules.admit(b, a), Err((Reason::Policy, Errno::ACCESS)));
         // A queue pair has no port.
         assert_eq!((rules.admit(b, c), rules.terms(b, c).flow), (Ok(()), None));
-        let rules = Rules::new(&[], 3, [a].into());
+        let rules = Rules::new(&[], networks, [a].into());
         assert_eq!(rules.admit(c, a), Err((Reason::Conditions, Errno::OPNOTSUPP)));
         assert_eq!(rules.admit(b, c), Ok(()));
+        assert_eq!(rules.admit(b, d), Err((Reason::NotANode, Errno::HOSTUNREACH)), "on no network together");
     }
 }

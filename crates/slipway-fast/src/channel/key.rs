@@ -56,6 +56,16 @@ impl Key {
         &self.0
     }
 
+    /// Another key, for a purpose of its own: nobody who has it learns this one (HKDF-Expand, RFC 5869, section 2.3).
+    #[must_use]
+    pub fn derived(&self, purpose: &str) -> Self {
+        let mac = keyed(&self.0[..]).chain_update(b"slipway key ").chain_update(purpose).chain_update([1]);
+        let mut bytes = mac.finalize().into_bytes();
+        let key = Self(Zeroizing::new(bytes.into()));
+        bytes.as_mut_slice().zeroize();
+        key
+    }
+
     /// HKDF-Expand (RFC 5869, section 2.3): its first block, not finished yet. The key is uniformly random, so it needs no
     /// HKDF-Extract (section 3.3).
     fn expand(&self, purpose: &[u8], nonces: (&Nonce, &Nonce)) -> HmacSha256 {
