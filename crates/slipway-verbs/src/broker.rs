@@ -5,6 +5,7 @@
 
 mod counts;
 mod far;
+mod groups;
 mod limits;
 mod made;
 mod objects;
@@ -27,7 +28,8 @@ use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketT
 
 use crate::wire::{self, Answer, Gid, Request, WireError};
 pub use counts::Traffic;
-pub use far::{Hosts, Join, Name, Way};
+pub use far::{Hosts, Join, Name, Question, Way};
+pub use groups::Membership;
 pub use limits::{Limits, Terms};
 pub use objects::{Silence, Still};
 use reply::Done;
@@ -238,6 +240,8 @@ impl Broker {
         let unkept = self.tables.limit_anew(&mut self.limits);
         let ended = self.revoke_where(|from, to| forbidden.contains(&(from, to)) || unkept.contains(&(from, to)));
         self.tables.repace();
+        self.tables.groups.change_all();
+        self.tell_of_groups();
         ended
     }
 
@@ -290,6 +294,7 @@ impl Broker {
             }
         }
         self.expire();
+        self.tell_of_groups();
         Ok(())
     }
 

@@ -11,6 +11,7 @@ mod connection;
 mod device;
 mod direct;
 mod far;
+mod groups;
 mod imports;
 mod loader;
 pub(crate) mod memory;

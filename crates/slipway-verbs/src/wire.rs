@@ -24,6 +24,16 @@ pub const DESCRIPTORS: usize = 2;
 /// A global identifier of a port: the node's address, an IPv4 one mapped into IPv6 (RFC 4291, 2.5.5.2).
 pub type Gid = [u8; 16];
 
+/// Most members of a group that datagrams go to. The next is refused (`ENOMEM`).
+pub const MEMBERS: usize = 64;
+
+/// Whether an identifier is that of a group: an IPv6 multicast address, or an IPv4 one that is mapped into IPv6.
+#[must_use]
+pub fn is_group(gid: &Gid) -> bool {
+    let address = std::net::Ipv6Addr::from(*gid);
+    address.to_ipv4_mapped().map_or(address.is_multicast(), |address| address.is_multicast())
+}
+
 /// Transport of a queue pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Transport {
@@ -103,6 +113,28 @@ pub enum Request {
         /// The region's key.
         key: u32,
     },
+    /// Makes a datagram queue pair a member of a group: [`Reply::Done`].
+    Attach {
+        /// The program's queue pair.
+        number: u32,
+        /// The group.
+        group: Gid,
+    },
+    /// Ends that: [`Reply::Done`].
+    Detach {
+        /// The program's queue pair.
+        number: u32,
+        /// The group.
+        group: Gid,
+    },
+    /// Asks for the next member of a group that the program may reach: [`Reply::Member`], or [`Reply::Done`] after the last.
+    /// From then on [`Answer::Regrouped`] tells of a change, once.
+    Member {
+        /// The group.
+        group: Gid,
+        /// The number of the last member that the program knows; 0 at the beginning.
+        after: u32,
+    },
 }
 
 /// Replies to requests, one each, in their order.
@@ -134,6 +166,13 @@ pub enum Reply {
     },
     /// A region of the peer's.
     Region(Region),
+    /// A member of a group.
+    Member {
+        /// Address of its port.
+        gid: Gid,
+        /// Its queue pair.
+        number: u32,
+    },
     /// The request was refused.
     Refused {
         /// The number of the error (`errno(3)`).
@@ -183,6 +222,11 @@ pub enum Answer {
         peer: u32,
         /// True where the connection stands still.
         is_silent: bool,
+    },
+    /// A group has other members than the program was told.
+    Regrouped {
+        /// The group.
+        group: Gid,
     },
 }
 

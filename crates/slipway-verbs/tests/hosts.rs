@@ -9,10 +9,12 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType, socketpair};
-use slipway_verbs::broker::{Broker, Caps, Hosts, Join, Limits, Name, NodeConfig, Policy, Terms, gid, listen};
+use slipway_verbs::broker::{
+    Broker, Caps, Hosts, Join, Limits, Membership, Name, NodeConfig, Policy, Question, Terms, gid, listen,
+};
 use slipway_verbs::wire::{Answer, End, Reply, Request, Transport, WireError, receive, send};
 
-type Questions = Arc<Mutex<VecDeque<(u64, Join)>>>;
+type Questions = Arc<Mutex<VecDeque<(u64, Question)>>>;
 
 /// Two hosts with one node each, whose numbers and addresses are the hosts'.
 struct Lab {
@@ -43,8 +45,8 @@ impl Lab {
                 own,
                 count: 2,
                 nodes: vec![(1 - own, 1 - own, vec![address(1 - host)])],
-                way: Box::new(move |_, ticket, join| {
-                    asked.lock().unwrap().push_back((ticket, *join));
+                way: Box::new(move |_, ticket, question| {
+                    asked.lock().unwrap().push_back((ticket, *question));
                     Ok(())
                 }),
                 still: |_, _| (),
@@ -75,11 +77,23 @@ impl Lab {
 
     /// Carries the oldest question of a host. Gives what the other broker said.
     fn carry(&mut self, host: usize) -> Result<(), Errno> {
-        let (ticket, join) = self.questions[host].lock().unwrap().pop_front().expect("a question");
-        let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
-        let said = self.brokers[1 - host].asked(u32::try_from(host).unwrap(), &join, || Ok(theirs));
-        self.brokers[host].answered(ticket, said.map(|()| ours));
-        said
+        let (ticket, question) = self.questions[host].lock().unwrap().pop_front().expect("a question");
+        let from = u32::try_from(host).unwrap();
+        let other = &mut self.brokers[1 - host];
+        match question {
+            Question::Join(join) => {
+                let stream = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None);
+                let (ours, theirs) = stream.unwrap();
+                let said = other.asked(from, &join, || Ok(theirs));
+                self.brokers[host].answered(ticket, said.map(|()| ours));
+                said
+            }
+            Question::Group(news) => {
+                let said = other.told(from, &news);
+                self.brokers[host].answered(ticket, Err(Errno::ALREADY));
+                said
+            }
+        }
     }
 
     fn ask(&mut self, program: &OwnedFd, request: &Request) {
@@ -298,4 +312,85 @@ fn parted_nodes_stand_still_and_are_joined_no_more() {
     let fresh = lab.pair(&a, Transport::Reliable);
     lab.connect(&a, fresh, 1, other);
     assert_eq!(lab.carry(0), Err(Errno::HOSTUNREACH));
+}
+
+/// The address of a group.
+fn group() -> [u8; 16] {
+    gid("239.1.2.3".parse().unwrap())
+}
+
+/// The members of the group that a program may send to.
+fn members(lab: &mut Lab, program: &OwnedFd) -> Vec<u32> {
+    let mut all = vec![];
+    loop {
+        lab.ask(program, &Request::Member { group: group(), after: all.last().copied().unwrap_or(0) });
+        match hear(program) {
+            Some((Answer::Reply(Reply::Member { number, .. }), _)) => all.push(number),
+            Some((Answer::Reply(Reply::Done), _)) => return all,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[track_caller]
+fn is_told_of_a_change(program: &OwnedFd) -> bool {
+    match hear(program) {
+        Some((Answer::Regrouped { group: told }, _)) => told == group(),
+        None => false,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn brokers_tell_each_other_of_the_members_of_groups() {
+    let mut lab = Lab::new([open(), open()]);
+    let (a, b) = (lab.program(0), lab.program(1));
+    let (one, other) = (lab.pair(&a, Transport::Datagram), lab.pair(&b, Transport::Datagram));
+    assert_eq!(members(&mut lab, &a), []);
+    for (program, number) in [(&a, one), (&b, other)] {
+        lab.ask(program, &Request::Attach { number, group: group() });
+    }
+    assert_eq!(hear(&b).map(|heard| heard.0), Some(Answer::Reply(Reply::Done)));
+    assert_eq!(hear(&a).map(|heard| heard.0), Some(Answer::Reply(Reply::Done)));
+    assert!(is_told_of_a_change(&a), "what it was told is old");
+    assert_eq!(members(&mut lab, &a), [one]);
+    lab.carry(1).unwrap();
+    assert!(is_told_of_a_change(&a) && !is_told_of_a_change(&a));
+    assert_eq!(members(&mut lab, &a), [one, other]);
+    // A queue pair that ends leaves its groups.
+    lab.ask(&b, &Request::DestroyQueuePair { number: other });
+    lab.carry(1).unwrap();
+    assert!(is_told_of_a_change(&a));
+    assert_eq!(members(&mut lab, &a), [one]);
+    assert!(lab.questions[1].lock().unwrap().is_empty());
+}
+
+#[test]
+fn a_group_has_bounds_and_only_members_that_the_policy_lets_a_program_reach() {
+    let mut lab = Lab::new([Box::new(|from, to| if from == to { Ok(()) } else { Err(Errno::ACCESS) }), open()]);
+    let (a, b) = (lab.program(0), lab.program(1));
+    let (one, other) = (lab.pair(&a, Transport::Datagram), lab.pair(&b, Transport::Datagram));
+    let reliable = lab.pair(&a, Transport::Reliable);
+    lab.ask(&b, &Request::Attach { number: other, group: group() });
+    lab.carry(1).unwrap();
+    assert_eq!(members(&mut lab, &a), [], "it learns nothing of members that it may not reach");
+    for (number, to) in [(reliable, group()), (one, gid(address(1))), (other, group())] {
+        lab.ask(&a, &Request::Attach { number, group: to });
+        assert_eq!(refused(&a), Errno::INVAL);
+    }
+    for number in 0..17_u8 {
+        let to = gid(format!("239.1.3.{number}").parse().unwrap());
+        lab.ask(&a, &Request::Attach { number: one, group: to });
+        let said = hear(&a).expect("an answer").0;
+        assert_eq!(said == Answer::Reply(Reply::Done), number < 16, "{said:?}");
+    }
+    // A broker speaks for its own host alone.
+    let told = |lab: &mut Lab, node, number| {
+        let member = Name { gid: gid(address(node)), number };
+        lab.brokers[0].told(1, &Membership { group: group(), member, is_member: true })
+    };
+    assert_eq!(told(&mut lab, 0, other), Err(Errno::PERM));
+    assert_eq!(told(&mut lab, 1, one), Err(Errno::PERM));
+    let full = (0..100).find(|number| told(&mut lab, 1, other + 1 + number).is_err());
+    assert_eq!(full, Some(63));
 }

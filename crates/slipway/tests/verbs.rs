@@ -194,3 +194,21 @@ fn a_node_that_moves_takes_its_device_along() {
     place.run(["move", &lab.name, "a,b", "--to", "host3", "--stop", "--grace", "0s"]);
     writes("both moved");
 }
+
+/// Datagrams to a group reach its members, each once, and no node that the policy keeps away from the sender.
+#[test]
+fn datagrams_to_a_group_reach_its_members() {
+    common::verbs::plug_in();
+    let place = Place::new();
+    let lab = place.up("group", "networks: {net: {driver: fast, rdma: true}}\nnodes: {a: , b: , c: , d: }\n");
+    let closed = place.path().join("closed.yaml");
+    std::fs::write(&closed, "policy:\n  - {name: closed, from: c, to: d, verdict: deny}\n").expect("written");
+    place.run(["policy", &lab.name, closed.to_str().expect("plain")]);
+    let members = ["a", "b", "d"].map(|node| common::rdma::Member::join(&lab, node, "239.1.2.3"));
+    let sender = program(&lab, "c", &["mckey", "-m", "239.1.2.3", "-s", "-C", "5"]).output().expect("started");
+    assert!(sender.status.success(), "{}", told(&sender));
+    let [a, b, d] = members;
+    a.hears_all();
+    b.hears_all();
+    d.hears_nothing();
+}

@@ -195,3 +195,14 @@ fn a_killed_peer_fails_requests_and_a_new_broker_joins_new_queue_pairs() {
     await_that("another broker runs", || brokers()[0]["pid"].as_i64().is_some_and(|pid| pid != old));
     assert!(by_tcp(&lab, &["ibv_rc_pingpong", "-g", "0", "-n", "100"]).contains("Mbit/sec"));
 }
+
+#[test]
+fn datagrams_to_a_group_reach_members_on_other_hosts() {
+    common::verbs::plug_in();
+    let place = Place::new();
+    let lab = place.up("fargroup", LAB);
+    let member = common::rdma::Member::join(&lab, "a", "ff0e::17:1");
+    let sender = program(&lab, "b", &["mckey", "-m", "ff0e::17:1", "-s", "-C", "5"]).output().expect("started");
+    assert!(sender.status.success(), "{}", told(&sender));
+    member.hears_all();
+}

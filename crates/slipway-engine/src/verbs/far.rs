@@ -15,7 +15,7 @@ use rustix::net::sockopt;
 use slipway_fast::channel::{Acceptor, ChannelError, Hello, Key, Limits, Open, OpenRequest, Pool, Refusal};
 use slipway_fast::setup;
 use slipway_sys::sockopt as filter;
-use slipway_verbs::broker::{Broker, Join, Name, Way};
+use slipway_verbs::broker::{Broker, Join, Membership, Name, Question, Way};
 use slipway_verbs::wire::{Gid, Transport};
 
 /// The port at which brokers accept each other, beside that of routers. It is not registered with IANA.
@@ -107,8 +107,8 @@ impl AsFd for Links {
 /// The way to other brokers: a thread for each, so that one that does not answer delays no other.
 fn way(pool: Arc<Pool>, post: Post) -> Way {
     let mut threads: BTreeMap<u32, Sender<(u64, Open)>> = BTreeMap::new();
-    Box::new(move |host, ticket, join| {
-        let open = write(join);
+    Box::new(move |host, ticket, question| {
+        let open = write(question);
         let thread = match threads.entry(host) {
             std::collections::btree_map::Entry::Occupied(thread) => thread.into_mut(),
             std::collections::btree_map::Entry::Vacant(vacant) => {
@@ -143,7 +143,15 @@ fn ask(pool: &Pool, host: u32, open: &Open) -> Result<OwnedFd, Errno> {
 }
 
 fn asked(broker: &mut Broker, open: OpenRequest) {
-    let Some(join) = read(&open.open) else { return drop(open.refuse(Refusal::Options)) };
+    let join = match read(&open.open) {
+        Some(Question::Join(join)) => join,
+        Some(Question::Group(news)) => {
+            let heard = broker.told(open.host, &news);
+            // A stream is not wanted, so there is none in any case.
+            return drop(open.refuse(heard.map_or_else(refusal, |()| Refusal::Crowded)));
+        }
+        None => return drop(open.refuse(Refusal::Options)),
+    };
     let mut open = Some(open);
     let host = open.as_ref().map_or(u32::MAX, |open| open.host);
     let refused = broker.asked(host, &join, || {
@@ -181,34 +189,52 @@ fn ready(stream: OwnedFd) -> Result<OwnedFd, Errno> {
     Ok(stream)
 }
 
-/// A question as routers' messages carry it: queue pairs' numbers and their transport stand in the place of the flow's number.
-fn write(join: &Join) -> Open {
-    let transport = match join.transport {
-        Transport::Reliable => 0,
-        Transport::Unreliable => 1,
-        Transport::Datagram => 2,
+/// Numbers of questions, beside those of transports.
+const JOINS_GROUP: u64 = 3;
+const LEAVES_GROUP: u64 = 4;
+
+/// A question as routers' messages carry it: its kind and queue pairs' numbers stand in the place of the flow's number.
+fn write(question: &Question) -> Open {
+    let (kind, from, to) = match question {
+        Question::Join(join) => {
+            let transport = match join.transport {
+                Transport::Reliable => 0,
+                Transport::Unreliable => 1,
+                Transport::Datagram => 2,
+            };
+            (transport, join.from, join.to)
+        }
+        Question::Group(news) => {
+            let kind = if news.is_member { JOINS_GROUP } else { LEAVES_GROUP };
+            (kind, news.member, Name { gid: news.group, number: 0 })
+        }
     };
-    let flow = transport << (2 * NUMBER) | u64::from(join.from.number) << NUMBER | u64::from(join.to.number);
+    let flow = kind << (2 * NUMBER) | u64::from(from.number) << NUMBER | u64::from(to.number);
     let at = |gid: &Gid| {
         let ip = Ipv6Addr::from(*gid);
         SocketAddr::new(ip.to_ipv4_mapped().map_or(IpAddr::V6(ip), IpAddr::V4), 0)
     };
-    Open { flow, server: at(&join.to.gid), client: at(&join.from.gid) }
+    Open { flow, server: at(&to.gid), client: at(&from.gid) }
 }
 
 /// The question of a message; none where it has bits that [`write()`] does not write.
-fn read(open: &Open) -> Option<Join> {
+fn read(open: &Open) -> Option<Question> {
     let number = |shift: u32| u32::try_from(open.flow >> shift & ((1 << NUMBER) - 1)).ok();
-    let transport = match open.flow >> (2 * NUMBER) {
-        0 => Transport::Reliable,
-        1 => Transport::Unreliable,
-        2 => Transport::Datagram,
-        _ => return None,
-    };
     let name = |at: SocketAddr, number: u32| {
         (at.port() == 0).then(|| Name { gid: slipway_verbs::broker::gid(at.ip()), number })
     };
-    Some(Join { transport, from: name(open.client, number(NUMBER)?)?, to: name(open.server, number(0)?)? })
+    let (from, to) = (name(open.client, number(NUMBER)?)?, name(open.server, number(0)?)?);
+    let join = |transport| Some(Question::Join(Join { transport, from, to }));
+    match open.flow >> (2 * NUMBER) {
+        0 => join(Transport::Reliable),
+        1 => join(Transport::Unreliable),
+        2 => join(Transport::Datagram),
+        kind @ (JOINS_GROUP | LEAVES_GROUP) if to.number == 0 => {
+            let is_member = kind == JOINS_GROUP;
+            Some(Question::Group(Membership { group: to.gid, member: from, is_member }))
+        }
+        _ => None,
+    }
 }
 
 /// Errors of a broker, and the refusals that stand for them between hosts.
@@ -251,10 +277,10 @@ mod tests {
             let at = |ip: IpAddr, is_odd: bool| SocketAddr::new(ip, is_odd.into());
             let v6 = Ipv6Addr::from(v6);
             prop_assume!(v6.to_ipv4_mapped().is_none());
-            for flow in [flow, flow >> 15, flow >> 14] {
+            for flow in [flow, flow >> 15, flow >> 14, flow >> 13, flow >> 13 & !0xff_ffff] {
                 let open = Open { flow, server: at(v4.into(), ports.0), client: at(v6.into(), ports.1) };
-                if let Some(join) = read(&open) {
-                    prop_assert_eq!(write(&join), open);
+                if let Some(question) = read(&open) {
+                    prop_assert_eq!(write(&question), open);
                 }
             }
         }

@@ -131,6 +131,11 @@ fn carry_out(call: &Trapped<'_>, at: Standing<'_>, command: Command) -> Result<(
         Command::Migrate { id, answer_at, .. } => {
             Ok((answer_at, commands.migrate(at, id, from)?.to_ne_bytes().to_vec()))
         }
+        Command::JoinGroup { id, uid, group, answer_at } => {
+            let member = commands.join_group(at, id, uid, group.ok_or(Errno::AFNOSUPPORT)?)?;
+            Ok((answer_at, member.to_ne_bytes().to_vec()))
+        }
+        Command::LeaveGroup { id, answer_at } => Ok((answer_at, commands.leave_group(at, id)?.to_ne_bytes().to_vec())),
         Command::Nothing => Ok(nothing),
         Command::Connect { .. } | Command::GetEvent { .. } | Command::Unknown => Err(Errno::NOSYS),
     });

@@ -100,6 +100,21 @@ impl Commands<'_> {
         Ok(())
     }
 
+    /// Joins a group of datagrams. Gives the number of the membership.
+    pub(crate) fn join_group(&mut self, at: Standing<'_>, id: u32, uid: u64, group: SocketAddr) -> Result<u32, Errno> {
+        let id = self.own(at, id)?;
+        let (member, channel, event) = self.0.connections.join_group(id, uid, group)?;
+        self.0.tell(channel, member, event);
+        Ok(member)
+    }
+
+    /// Leaves a group. Gives how many events the membership has reported.
+    pub(crate) fn leave_group(&mut self, at: Standing<'_>, member: u32) -> Result<u32, Errno> {
+        let member = self.own(at, member)?;
+        self.0.forget_events(at.channel, member);
+        self.0.connections.leave_group(member)
+    }
+
     /// Moves an identifier to the caller's channel from another. Gives how many events it has reported.
     pub(crate) fn migrate(&mut self, at: Standing<'_>, id: u32, from: u64) -> Result<u32, Errno> {
         if self.0.connections.channel(id) != Some(from) || !self.0.channels.contains_key(&at.channel) {

@@ -2,6 +2,7 @@
 
 mod addresses;
 mod between;
+mod groups;
 mod later;
 
 use std::collections::{BTreeMap, HashMap};
@@ -47,6 +48,8 @@ enum Step {
     Accepted,
     Connected,
     Over,
+    /// A membership of a group: an identifier of its own, whose number leaves the group.
+    Member,
 }
 
 /// The other side of a connection.
@@ -108,6 +111,8 @@ struct Identifier {
     admission: Option<Admission>,
     /// Events that its program has taken.
     reported: u32,
+    /// Of a membership: the identifier that joined the group.
+    joined_by: Option<u32>,
 }
 
 impl Identifier {
@@ -176,6 +181,7 @@ impl Connections {
             theirs: Offer::default(),
             admission: None,
             reported: 0,
+            joined_by: None,
         };
         Ok(self.add(one))
     }
@@ -192,6 +198,9 @@ impl Connections {
 
     pub(super) fn remove(&mut self, id: u32) -> Option<u32> {
         let one = self.all.remove(&id)?;
+        if one.is_for_datagrams() {
+            self.all.retain(|_, member| member.joined_by != Some(id));
+        }
         if let (true, Some(own)) = (one.is_bound, one.own) {
             self.ports.remove(&(one.node, own.port()));
             if one.step == Step::Listening {
@@ -294,6 +303,7 @@ impl Connections {
             theirs: theirs.clone(),
             admission,
             reported: 0,
+            joined_by: None,
         };
         let id = self.add(child);
         let datagrams_to = (space == UDP).then_some(client.ip());

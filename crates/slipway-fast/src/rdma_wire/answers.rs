@@ -20,6 +20,7 @@ pub(crate) enum Kind {
     Rejected = 8,
     Established = 9,
     Disconnected = 10,
+    JoinedGroup = 12,
 }
 
 /// An event for a program.

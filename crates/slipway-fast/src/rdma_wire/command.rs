@@ -41,6 +41,10 @@ pub(crate) enum Command {
     GetEvent { answer_at: u64, room: usize },
     /// Moves an identifier here from another channel, and tells as [`DestroyId`](Self::DestroyId).
     Migrate { id: u32, from: i32, answer_at: u64 },
+    /// Joins a group of datagrams, which the program knows as `uid`. The number of its membership goes to `answer_at`.
+    JoinGroup { id: u32, uid: u64, group: Option<SocketAddr>, answer_at: u64 },
+    /// Leaves a group, by the number of the membership, and tells as [`DestroyId`](Self::DestroyId).
+    LeaveGroup { id: u32, answer_at: u64 },
     /// Settings and news that change nothing here.
     Nothing,
     /// Commands that are not offered.
@@ -73,7 +77,17 @@ impl Command {
             12 => Self::GetEvent { answer_at: u64_at(body, 0)?, room: usize::from(room) },
             // Options, and news of a first message.
             14 | 15 => Self::Nothing,
+            16 => {
+                let (answer_at, uid) = (u64_at(body, 0)?, u64_at(body, 8)?);
+                Self::JoinGroup { id: at(44)?, uid, group: ip(body.get(16..44)?), answer_at }
+            }
+            17 => Self::LeaveGroup { answer_at: u64_at(body, 0)?, id: at(8)? },
             18 => Self::Migrate { answer_at: u64_at(body, 0)?, id: at(8)?, from: at(12)?.cast_signed() },
+            22 => {
+                let (answer_at, uid) = (u64_at(body, 0)?, u64_at(body, 8)?);
+                // `struct __kernel_sockaddr_storage`; an address of IP is in its first bytes.
+                Self::JoinGroup { id: at(16)?, uid, group: ip(body.get(24..152)?.get(..28)?), answer_at }
+            }
             // BIND and RESOLVE_ADDR are for addresses of InfiniBand too. librdmacm tries one of those, and takes the commands for IP
             // where that is refused (`ucma_set_af_ib_support`).
             _ => Self::Unknown,

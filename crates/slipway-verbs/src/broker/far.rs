@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
+use super::groups::Membership;
 use super::limits::{self, Both, Limits};
 use super::made;
 use super::objects::{Ask, Link, Place, Still, key};
@@ -41,8 +42,17 @@ pub struct Join {
     pub to: Name,
 }
 
-/// Sends a question to the broker of a host. Its answer comes by [`Broker::answered`], with this ticket.
-pub type Way = Box<dyn FnMut(u32, u64, &Join) -> Result<(), Errno> + Send>;
+/// A message to another host's broker, which has an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Question {
+    /// May these queue pairs be joined? The answer is their stream.
+    Join(Join),
+    /// A queue pair is a member of a group, or no more. Any answer says that this was heard.
+    Group(Membership),
+}
+
+/// Sends a message to the broker of a host. Its answer comes by [`Broker::answered`], with this ticket.
+pub type Way = Box<dyn FnMut(u32, u64, &Question) -> Result<(), Errno> + Send>;
 
 /// The other virtual hosts of a lab.
 pub struct Hosts {
@@ -103,7 +113,7 @@ pub(super) fn connect(
     let own_gid = *tables.gids(from.node).first().ok_or(Errno::ADDRNOTAVAIL)?;
     let join = Join { transport, from: Name { gid: own_gid, number }, to: Name { gid, number: peer } };
     let ticket = tables.next_ticket();
-    way(place.host.ok_or(Errno::HOSTUNREACH)?, ticket, &join)?;
+    way(place.host.ok_or(Errno::HOSTUNREACH)?, ticket, &Question::Join(join))?;
     let ask = Ask { program: from.program, number, node: from.node, peer, to: place.node, crossed: None };
     tables.asks.insert(ticket, ask);
     Ok(Done::later())
@@ -129,6 +139,7 @@ impl Broker {
         self.tables.still = still;
         self.host = (own, count);
         self.tables.share_numbers(own, count);
+        self.tell_members_to(nodes.iter().map(|(_, host, _)| *host).collect());
         for (node, host, addresses) in nodes {
             for address in addresses {
                 self.tables.far.insert(gid(address), Place { node, host: Some(host) });
@@ -138,6 +149,9 @@ impl Broker {
 
     /// Takes another broker's answer: the stream to the peer's program, or why there is none.
     pub fn answered(&mut self, ticket: u64, answer: Result<OwnedFd, Errno>) {
+        if self.heard_news(ticket) {
+            return;
+        }
         let Some(ask) = self.tables.asks.get_mut(&ticket) else { return };
         if matches!(answer, Err(Errno::ALREADY)) {
             ask.crossed = Some(Instant::now() + PATIENCE);

@@ -7,6 +7,7 @@ use rustix::io::Errno;
 
 use super::Policy;
 use super::far::{self, Way};
+use super::groups;
 use super::limits::{self, Both, Limits};
 use super::made::Made;
 use super::objects::{Held, Link, QueuePair, key};
@@ -58,6 +59,13 @@ fn carry_out(
             Reply::Done
         }
         Request::Resolve { number, key } => return resolve(tables, from, number, key),
+        Request::Attach { number, group } => return groups::attach(tables, from, number, group),
+        Request::Detach { number, group } => return groups::detach(tables, from, number, group),
+        Request::Member { group, after } => {
+            let policy = rules.0;
+            let mut may_join = |one, other| policy(one, other).is_ok();
+            return groups::next_member(tables, &mut may_join, from, group, after);
+        }
     };
     Ok(Done::with(reply, Vec::new()))
 }

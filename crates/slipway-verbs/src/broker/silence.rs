@@ -19,6 +19,8 @@ impl Broker {
         for (program, note) in &changed.1 {
             self.tell(*program, note, &[]);
         }
+        self.tables.groups.change_all();
+        self.tell_of_groups();
         changed.0
     }
 

@@ -8,6 +8,7 @@ use std::os::fd::OwnedFd;
 use rustix::io::Errno;
 
 use super::counts::{Page, Traffic};
+use super::groups::Groups;
 use super::limits::{Both, Limited, Limits, shares};
 use super::objects::{Ask, Held, Link, Place, QueuePair, Silence, Slot, Still, all_hear, key};
 use super::relay::{Limit, Relay, Side};
@@ -46,6 +47,7 @@ pub(super) struct Tables {
     tickets: u64,
     pub(super) silence: Silence,
     pub(super) still: Still,
+    pub(super) groups: Groups,
 }
 
 /// The share of queue pairs' numbers that one of so many hosts has. A lab's queue pairs differ by number alone.
@@ -78,6 +80,7 @@ impl Tables {
             tickets,
             silence: all_hear(),
             still: |_, _| (),
+            groups: Groups::default(),
         }
     }
 
@@ -270,6 +273,7 @@ impl Tables {
         self.queue_pairs.remove(&number);
         self.end_links(|(one, other), _| one == number || other == number);
         self.asks.retain(|_, it| it.number != number);
+        self.groups.leave(number);
     }
 
     /// Holds a region under a key that nobody can guess in a few thousand tries.
@@ -301,6 +305,10 @@ impl Tables {
         self.regions.retain(|_, it| it.program != program);
         self.asks.retain(|_, it| it.program != program);
         self.end_links(|(one, other), _| gone.contains(&one) || gone.contains(&other));
+        for number in gone {
+            self.groups.leave(number);
+        }
+        self.groups.forget(program);
         self.pages.remove(&program);
     }
 

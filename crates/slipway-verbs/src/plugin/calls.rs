@@ -7,6 +7,7 @@
 
 mod completions;
 mod extended;
+mod groups;
 mod objects;
 mod pairs;
 mod queries;
@@ -91,7 +92,7 @@ static CONTEXT: ContextOps = ContextOps {
     alloc_td: NO,
     async_event: NO,
     attach_counters_point_flow: NO,
-    attach_mcast: NO,
+    attach_mcast: groups::attach,
     bind_mw: NO,
     close_xrcd: NO,
     cq_event: completions::cq_event,
@@ -120,7 +121,7 @@ static CONTEXT: ContextOps = ContextOps {
     destroy_rwq_ind_table: NO,
     destroy_srq: requests::destroy_srq,
     destroy_wq: NO,
-    detach_mcast: NO,
+    detach_mcast: groups::detach,
     free_context,
     free_dm: NO,
     get_srq_num: requests::get_srq_num,

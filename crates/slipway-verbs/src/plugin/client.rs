@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType};
 
 use super::connection::Joint;
-use crate::wire::{self, Answer, End, Reply, Request, WireError};
+use crate::wire::{self, Answer, End, Gid, Reply, Request, WireError};
 
 /// Where a node sees its broker's listener.
 const SOCKET: &str = "/run/slipway/verbs.sock";
@@ -18,6 +18,7 @@ pub(super) enum Note {
     Revoked { number: u32 },
     Reached { number: u32, joint: Joint },
     Silenced { number: u32, peer: u32, is_silent: bool },
+    Regrouped { group: Gid },
 }
 
 #[derive(Debug)]
@@ -71,7 +72,16 @@ impl Client {
         let at = self.notes.iter().position(is_it)?;
         match self.notes.remove(at)? {
             Note::Reached { joint, .. } => Some(joint),
-            Note::Revoked { .. } | Note::Silenced { .. } => None,
+            Note::Revoked { .. } | Note::Silenced { .. } | Note::Regrouped { .. } => None,
+        }
+    }
+
+    /// A group whose members are others now, where its note is kept.
+    pub(super) fn regrouped(&mut self) -> Option<Gid> {
+        let at = self.notes.iter().position(|note| matches!(note, Note::Regrouped { .. }))?;
+        match self.notes.remove(at)? {
+            Note::Regrouped { group } => Some(group),
+            _ => None,
         }
     }
 
@@ -92,6 +102,7 @@ impl Client {
                 let joint = Joint { fds, end, counts, peer: (gid, peer) };
                 self.notes.push_back(Note::Reached { number, joint });
             }
+            Answer::Regrouped { group } => self.notes.push_back(Note::Regrouped { group }),
             Answer::Reply(_) => {}
         }
     }

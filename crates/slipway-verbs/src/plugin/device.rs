@@ -1,5 +1,6 @@
 //! The state of an open device.
 
+use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -53,6 +54,8 @@ pub(super) struct State {
     pub(super) completion_queues: Vec<Option<CompletionQueue>>,
     pub(super) shared_queues: Vec<Option<SharedQueue>>,
     pub(super) domains: u32,
+    /// Members of groups, as the broker has told.
+    pub(super) groups: HashMap<Gid, Vec<(Gid, u32)>>,
     /// Where the thread of service waits: the broker's socket, and every connection's.
     pub(super) epoll: Arc<OwnedFd>,
     pub(super) wake: Arc<OwnedFd>,
@@ -93,6 +96,7 @@ impl State {
             completion_queues: Vec::new(),
             shared_queues: Vec::new(),
             domains: 0,
+            groups: HashMap::new(),
             epoll: Arc::new(epoll),
             wake: Arc::new(wake),
             park: Arc::new(park),
@@ -180,6 +184,7 @@ impl State {
                     self.silence(index, peer, is_silent);
                 }
             }
+            Note::Regrouped { group } => drop(self.groups.remove(&group)),
             Note::Reached { number, joint } => {
                 if let Some(index) = index(self, number)
                     && self.attach(index, joint).is_ok()

@@ -116,6 +116,8 @@ pub(super) struct QueuePair {
     pub(super) connections: Vec<Connection>,
     /// Datagrams' connections by their peer.
     pub(super) by_peer: HashMap<u32, usize>,
+    /// Groups that a datagram queue pair is a member of.
+    pub(super) groups: Vec<Gid>,
     /// Since when the peer has had no receive request for the oldest message.
     pub(super) not_ready_since: Option<Instant>,
     /// Since when requests have been waiting for a peer that has ended.

@@ -3,6 +3,7 @@
 use super::abi::Wc;
 use super::connection::Connection;
 use super::device::State;
+use super::groups;
 use super::memory::{Atomic, Piece, atomic, copy};
 use super::queues::{Partial, QueuePair, Receive, status};
 use super::regions::access;
@@ -152,7 +153,10 @@ impl State {
     }
 
     fn take_datagram(&mut self, pair: &mut QueuePair, number: usize, header: &Header) -> Fate {
-        if header.key != pair.attributes.qkey {
+        let group = groups::group(header.operands);
+        // A group that this queue pair has left, or never joined.
+        let is_for_others = group.is_some_and(|group| !pair.groups.contains(&group));
+        if header.key != pair.attributes.qkey || is_for_others {
             return Fate::Consumed;
         }
         // It waits in the ring for a request. Where the ring is full of such, the sender loses what comes next.
@@ -167,7 +171,8 @@ impl State {
             return Fate::Consumed;
         }
         let connection = &pair.connections[number];
-        let mut route = route(&connection.peer.0, self.gids.first().unwrap_or(&[0; 16]), header.length);
+        let to = group.as_ref().or(self.gids.first()).unwrap_or(&[0; 16]);
+        let mut route = route(&connection.peer.0, to, header.length);
         let from = route.as_mut_ptr() as usize;
         let mut done = 0;
         super::ring::for_each(&receive.pieces, 0, ROUTE, |piece| {

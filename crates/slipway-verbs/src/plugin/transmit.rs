@@ -11,9 +11,9 @@ use super::queues::{Awaited, Flying, Operation, QueuePair, Work, status};
 use super::regions::access;
 use super::ring::{Header, Lie, flag, for_each, kind};
 use crate::layout::{FAILED, WANTS_HEAD};
-use crate::wire::{Reply, Request, Transport};
+use crate::wire::{Reply, Request, Transport, is_group};
 
-mod records;
+pub(super) mod records;
 
 use records::{Step, ask, by_ring, put};
 
@@ -299,7 +299,9 @@ impl State {
                 continue;
             }
             // A datagram to a peer that is not there, or that takes none, is lost, as on a wire.
-            if let Some(number) = work.to.and_then(|to| self.reach(pair, to)) {
+            if let Some((group, _)) = work.to.filter(|to| is_group(&to.0)) {
+                self.send_to_group(pair, &mut work, group);
+            } else if let Some(number) = work.to.and_then(|to| self.reach(pair, to)) {
                 let connection = &mut pair.connections[number];
                 let fits = connection
                     .requests

@@ -1,8 +1,8 @@
 //! Programs of verbs, in nodes `a` and `b`.
 
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 use super::{Lab, Place, await_that, told};
 
@@ -48,4 +48,43 @@ pub fn hpcc(place: &Place, lab: &Lab<'_>) -> String {
     let run = ["run", &lab.name, "--on", "a,b", "--mpi", "openmpi", "-e", "OMPI_MCA_pml_base_verbose=10"];
     let script = "cd /tmp/hpcc && hpcc && if [ $OMPI_COMM_WORLD_RANK = 0 ]; then grep Success= hpccoutf.txt; fi";
     told(&place.slipway(run.into_iter().chain(["--", "sh", "-c", script])).output().expect("started"))
+}
+
+/// `mckey` in a node, a member of a group that waits for five datagrams.
+pub struct Member {
+    child: Child,
+    said: BufReader<ChildStdout>,
+}
+
+impl Member {
+    /// Joins, and waits until the queue pair is a member.
+    #[track_caller]
+    pub fn join(lab: &Lab<'_>, node: &str, group: &str) -> Self {
+        let words = ["stdbuf", "-oL", "mckey", "-m", group, "-C", "5"];
+        let mut child = program(lab, node, &words).spawn().expect("started");
+        let mut said = BufReader::new(child.stdout.take().expect("a pipe"));
+        let mut line = String::new();
+        // It says so in a handler, which runs after the queue pair has joined.
+        while !line.contains("joined dgid") {
+            line.clear();
+            assert_ne!(said.read_line(&mut line).expect("text"), 0, "{node} joins");
+        }
+        Self { child, said }
+    }
+
+    /// The member has ended, with all datagrams.
+    #[track_caller]
+    pub fn hears_all(mut self) {
+        let mut rest = String::new();
+        self.said.read_to_string(&mut rest).expect("text");
+        assert!(self.child.wait().expect("it ends").success() && rest.contains("data transfers complete"), "{rest}");
+    }
+
+    /// The member waits on. By when others have all datagrams, the sender has sent.
+    #[track_caller]
+    pub fn hears_nothing(mut self) {
+        assert!(self.child.try_wait().expect("a child").is_none());
+        self.child.kill().expect("it runs");
+        self.child.wait().expect("it ends");
+    }
 }

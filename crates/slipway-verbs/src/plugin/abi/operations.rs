@@ -8,6 +8,7 @@ use super::objects::{
     SrqInitAttr, SrqInitAttrEx, VerbsMr,
 };
 use super::work::{RecvWr, SendWr, Wc};
+use crate::wire::Gid;
 
 /// An operation that the plug-in does not have: libibverbs answers `EOPNOTSUPP`.
 pub type Unused = *const c_void;
@@ -24,7 +25,7 @@ pub struct ContextOps {
     pub alloc_td: Unused,
     pub async_event: Unused,
     pub attach_counters_point_flow: Unused,
-    pub attach_mcast: Unused,
+    pub attach_mcast: unsafe extern "C" fn(*mut Qp, *const Gid, u16) -> c_int,
     pub bind_mw: Unused,
     pub close_xrcd: Unused,
     pub cq_event: unsafe extern "C" fn(*mut Cq),
@@ -53,7 +54,7 @@ pub struct ContextOps {
     pub destroy_rwq_ind_table: Unused,
     pub destroy_srq: unsafe extern "C" fn(*mut Srq) -> c_int,
     pub destroy_wq: Unused,
-    pub detach_mcast: Unused,
+    pub detach_mcast: unsafe extern "C" fn(*mut Qp, *const Gid, u16) -> c_int,
     pub free_context: unsafe extern "C" fn(*mut Context),
     pub free_dm: Unused,
     pub get_srq_num: unsafe extern "C" fn(*mut Srq, *mut u32) -> c_int,

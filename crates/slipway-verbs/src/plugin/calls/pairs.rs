@@ -140,6 +140,7 @@ unsafe fn create(context: *mut Context, domain: *mut Pd, attributes: &QpInitAttr
         partial: None,
         connections: Vec::new(),
         by_peer: HashMap::new(),
+        groups: Vec::new(),
         not_ready_since: None,
         closed_since: None,
         served: 0,

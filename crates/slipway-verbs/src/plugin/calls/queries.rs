@@ -12,6 +12,7 @@ use rustix::io::Errno;
 
 use super::super::abi::{Context, DeviceAttr, DeviceAttrEx, PortAttr};
 use super::{MAX_COMPLETIONS, MAX_PIECES, MAX_REQUESTS, device};
+use crate::wire::MEMBERS;
 
 /// The device's number as sysfs has it, in network order; zero where it has none.
 fn node_guid(folder: &CStr) -> u64 {
@@ -43,6 +44,9 @@ fn attributes() -> DeviceAttr {
     attributes.max_qp_init_rd_atom = 16;
     // Atomic with the processor too (`IBV_ATOMIC_GLOB`).
     attributes.atomic_cap = 2;
+    attributes.max_mcast_grp = 1024;
+    attributes.max_mcast_qp_attach = i32::try_from(MEMBERS).unwrap_or(i32::MAX);
+    attributes.max_total_mcast_qp_attach = 1024 * 16;
     attributes.max_ah = 65_536;
     attributes.max_srq = 1024;
     attributes.max_srq_wr = requests;

@@ -1,14 +1,16 @@
 //! Records of a connection's rings: a request's bytes, and what the peer is asked to carry out.
 
 use super::super::connection::Connection;
+use super::super::groups;
 use super::super::queues::{Work, status};
 use super::super::ring::{Header, Lie, flag};
+use crate::wire::is_group;
 
 /// Most bytes of payload in one record, so that the peer takes one part while the next is written.
 const PART: usize = 32 << 10;
 
 /// Where a request stands after a try.
-pub(super) enum Step {
+pub(in super::super) enum Step {
     /// It is on its way; nothing more is to do.
     Sent,
     /// It is on its way, and the peer answers.
@@ -26,7 +28,8 @@ impl From<Lie> for Step {
 }
 
 /// Sends a request's bytes through the ring, as far as there is room.
-pub(super) fn by_ring(connection: &mut Connection, work: &mut Work, kind: u8) -> Step {
+pub(in super::super) fn by_ring(connection: &mut Connection, work: &mut Work, kind: u8) -> Step {
+    let operands = work.to.filter(|to| is_group(&to.0)).map_or([0; 2], |to| groups::operands(&to.0));
     loop {
         let room = match connection.requests.room(&connection.memory) {
             Ok(Some(room)) => room,
@@ -53,7 +56,7 @@ pub(super) fn by_ring(connection: &mut Connection, work: &mut Work, kind: u8) ->
             total: u32::try_from(work.length).unwrap_or(u32::MAX),
             key: work.key,
             address: work.address.wrapping_add(work.done as u64),
-            operands: [0; 2],
+            operands,
         };
         connection.put_request(header, &work.pieces, work.done);
         work.done += part;
