@@ -15,7 +15,8 @@ mapfile -t executables < <(cargo test --locked --package slipway "${targets[@]}"
   jq -r 'select(.profile.test and .executable) | .executable')
 [ ${#executables[@]} -eq ${#TESTS[@]} ] || { echo "test-vm: the tests were not built" >&2; exit 1; }
 # Beside the command under test, where labs look for it.
-ln -f "$(scripts/verbs.sh)" "$(dirname "${executables[0]}")/.."
+mapfile -t plug_ins < <(scripts/verbs.sh)
+ln -f "${plug_ins[@]}" "$(dirname "${executables[0]}")/.."
 
 # All of them, whichever fails.
 # shellcheck disable=SC2016

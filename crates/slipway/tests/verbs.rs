@@ -4,6 +4,7 @@ mod common;
 #[path = "verbs/programs.rs"]
 mod programs;
 
+use std::path::Path;
 use std::process::Stdio;
 
 use common::rdma::{by_rdma_cm, program};
@@ -211,4 +212,27 @@ fn datagrams_to_a_group_reach_its_members() {
     a.hears_all();
     b.hears_all();
     d.hears_nothing();
+}
+
+/// One build serves several numbers of the private interface, under a name for each. Others are refused, before anything is made.
+#[test]
+fn an_image_with_another_libibverbs_is_refused_with_the_reason() {
+    common::verbs::plug_in();
+    let place = Place::new();
+    let library = format!("usr/lib/{}-linux-gnu/libibverbs.so.1", std::env::consts::ARCH);
+    let mut bytes = std::fs::read(Path::new("/").join(&library)).expect("libibverbs is installed");
+    let version = b"IBVERBS_PRIVATE_34";
+    let at = bytes.windows(version.len()).position(|found| found == version).expect("Debian's number");
+    let own = place.path().join("image").join(library);
+    std::fs::create_dir_all(own.parent().expect("a folder")).expect("made");
+    let text = "images: {own: image}\nnetworks: {net: {driver: fast, rdma: true}}\nnodes: {a: {image: own}}\n";
+    let file = place.file("image", text);
+    for number in ["60", "33", "5x"] {
+        bytes[at + version.len() - 2..at + version.len()].copy_from_slice(number.as_bytes());
+        std::fs::write(&own, &bytes).expect("written");
+        let said = place.fails(1, ["up".as_ref(), file.as_os_str()]);
+        let number = number.trim_end_matches('x');
+        let reason = format!("has the private interface {number}, and the plug-in is built for 34, 57, 59");
+        assert!(said.contains("give it an RDMA device") && said.contains(&reason), "{said}");
+    }
 }

@@ -48,6 +48,9 @@ pub(super) fn find() -> Result<Vec<(u32, PathBuf)>, NoPlugin> {
             all.extend(number.map(|number| (number, entry.path())));
         }
     }
+    // The build beside this program goes before one that is installed.
+    all.sort_by_key(|(number, _)| *number);
+    all.dedup_by_key(|(number, _)| *number);
     if all.is_empty() { Err(NoPlugin(io::ErrorKind::NotFound.into())) } else { Ok(all) }
 }
 

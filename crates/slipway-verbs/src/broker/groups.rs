@@ -46,7 +46,7 @@ type Part = (Gid, u32);
 struct Outbox {
     /// The number of the message that has no answer yet.
     ticket: Option<u64>,
-    /// What it does not know yet, and the address of the member.
+    /// Parts that it does not know yet, and the address of each member.
     due: BTreeMap<Part, Gid>,
 }
 

@@ -15,9 +15,9 @@ mod requests;
 mod waiting;
 
 use std::ffi::{c_int, c_void};
-use std::mem::{offset_of, size_of};
+use std::mem::size_of;
 use std::ptr::{null, null_mut};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use rustix::io::Errno;
 
@@ -25,7 +25,7 @@ use super::abi::{
     Ah, AhAttr, Context, ContextOps, Device as IbDevice, DeviceOps, Match, Mr, Pd, VerbsContext, VerbsDevice, VerbsMr,
 };
 use super::device::Device;
-use super::loader::{channel, library, set_errno};
+use super::loader::{Library, channel, library, set_errno};
 use super::memory::Piece;
 use super::regions::{access, prepare};
 use crate::wire::{Gid, Reply, Request};
@@ -157,11 +157,25 @@ static CONTEXT: ContextOps = ContextOps {
     unimport: [NO; 3],
 };
 
-/// An open device. libibverbs allocates it, and frees nothing but its own part.
-#[repr(C)]
-struct Open {
-    verbs: VerbsContext,
-    device: *const Device,
+/// The table of operations as the library that has loaded the plug-in takes it.
+fn operations(library: &Library) -> *const ContextOps {
+    static TABLE: OnceLock<Vec<usize>> = OnceLock::new();
+    let table = TABLE.get_or_init(|| {
+        let words = size_of::<ContextOps>() / size_of::<usize>();
+        // SAFETY: the structure is of pointers alone, each of which may be absent.
+        library.interface.table(unsafe { std::slice::from_raw_parts((&raw const CONTEXT).cast::<usize>(), words) })
+    });
+    table.as_ptr().cast()
+}
+
+/// The plug-in's own pointer behind an open context. libibverbs allocates both, and frees nothing but its own part. The context is the last
+/// member of `struct verbs_context`, whose beginning grows from release to release.
+///
+/// # Safety
+/// The context is one of [`alloc_context`].
+unsafe fn own(context: *mut Context) -> *mut *const Device {
+    // SAFETY: the caller's; `alloc_context` has asked for as much.
+    unsafe { context.byte_add(size_of::<Context>()).cast() }
 }
 
 /// The state of the device that a context belongs to.
@@ -171,9 +185,9 @@ struct Open {
 pub(super) unsafe fn device(context: *mut Context) -> Arc<Device> {
     // SAFETY: the caller's.
     unsafe {
-        let open = context.byte_sub(offset_of!(VerbsContext, context)).cast::<Open>();
-        Arc::increment_strong_count((*open).device);
-        Arc::from_raw((*open).device)
+        let device = *own(context);
+        Arc::increment_strong_count(device);
+        Arc::from_raw(device)
     }
 }
 
@@ -212,34 +226,37 @@ unsafe extern "C" fn alloc_context(device: *mut IbDevice, cmd_fd: c_int, _privat
             return fail(errno);
         }
     };
-    // SAFETY: the interface's: `VerbsContext` is at the beginning of `Open`, whose size is given.
+    let interface = library.interface;
+    let length = interface.context() + size_of::<*const Device>();
+    // SAFETY: the interface's: libibverbs' own structure is at the beginning of these bytes.
     unsafe {
-        let open = (library.init_context)(device, cmd_fd, size_of::<Open>(), null_mut(), 0).cast::<Open>();
+        let open = (library.init_context)(device, cmd_fd, length, null_mut(), 0).cast::<VerbsContext>();
         if open.is_null() {
             libc::close(async_fd);
             return null_mut();
         }
-        (library.set_ops)(&raw mut (*open).verbs, &raw const CONTEXT);
-        (*open).verbs.context.async_fd = async_fd;
-        (*open).verbs.context.num_comp_vectors = 1;
-        (*open).device = Arc::into_raw(state);
-        &raw mut (*open).verbs
+        (library.set_ops)(open, operations(library));
+        let context = open.byte_add(interface.before_context()).cast::<Context>();
+        (*context).async_fd = async_fd;
+        (*context).num_comp_vectors = 1;
+        own(context).write(Arc::into_raw(state));
+        open
     }
 }
 
 unsafe extern "C" fn free_context(context: *mut Context) {
+    // A context was made by this library.
+    let Some(library) = library() else { return };
     // SAFETY: the context is open, and closed by this call.
     unsafe {
-        let open = context.byte_sub(offset_of!(VerbsContext, context)).cast::<Open>();
-        let device = Arc::from_raw((*open).device);
+        let device = Arc::from_raw(*own(context));
         let mut state = device.lock();
         state.is_ended = true;
         state.wake_service();
         let _ = rustix::io::write(&*state.park, &1_u64.to_ne_bytes());
         drop(state);
-        if let Some(library) = library() {
-            (library.uninit_context)(&raw mut (*open).verbs);
-        }
+        let open = context.byte_sub(library.interface.before_context()).cast::<VerbsContext>();
+        (library.uninit_context)(open);
         libc::free(open.cast());
     }
 }

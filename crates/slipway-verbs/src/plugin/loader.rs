@@ -9,7 +9,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::{MaybeUninit, transmute};
 use std::sync::OnceLock;
 
-use super::abi::{ContextOps, Device, DeviceOps, VerbsContext};
+use super::abi::{ContextOps, Device, DeviceOps, INTERFACES, Interface, VerbsContext};
 
 /// Functions of libibverbs' private interface.
 pub(super) struct Library {
@@ -17,6 +17,7 @@ pub(super) struct Library {
     pub(super) set_ops: unsafe extern "C" fn(*mut VerbsContext, *const ContextOps),
     pub(super) uninit_context: unsafe extern "C" fn(*mut VerbsContext),
     pub(super) register: unsafe extern "C" fn(*const DeviceOps),
+    pub(super) interface: &'static Interface,
 }
 
 /// The library that has loaded the plug-in; `None` where its private interface is another one.
@@ -32,20 +33,23 @@ fn find() -> Option<Library> {
     if handle.is_null() {
         return None;
     }
-    let find = |name: &CStr| {
-        // SAFETY: the handle is open, and both names end with a zero byte.
-        let symbol = unsafe { libc::dlvsym(handle, name.as_ptr(), c"IBVERBS_PRIVATE_34".as_ptr()) };
-        (!symbol.is_null()).then_some(symbol)
-    };
-    // SAFETY: interface number 34 has these functions with these types (`libibverbs/driver.h`).
-    unsafe {
-        Some(Library {
-            init_context: transmute::<*mut c_void, _>(find(c"_verbs_init_and_alloc_context")?),
-            set_ops: transmute::<*mut c_void, _>(find(c"verbs_set_ops")?),
-            uninit_context: transmute::<*mut c_void, _>(find(c"verbs_uninit_context")?),
-            register: transmute::<*mut c_void, _>(find(c"verbs_register_driver_34")?),
-        })
-    }
+    INTERFACES.iter().find_map(|interface| {
+        let find = |name: &CStr| {
+            // SAFETY: the handle is open, and both names end with a zero byte.
+            let symbol = unsafe { libc::dlvsym(handle, name.as_ptr(), interface.version.as_ptr()) };
+            (!symbol.is_null()).then_some(symbol)
+        };
+        // SAFETY: all of these interfaces have these functions with these types (`libibverbs/driver.h`).
+        unsafe {
+            Some(Library {
+                init_context: transmute::<*mut c_void, _>(find(c"_verbs_init_and_alloc_context")?),
+                set_ops: transmute::<*mut c_void, _>(find(c"verbs_set_ops")?),
+                uninit_context: transmute::<*mut c_void, _>(find(c"verbs_uninit_context")?),
+                register: transmute::<*mut c_void, _>(find(interface.register)?),
+                interface,
+            })
+        }
+    })
 }
 
 /// Sets `errno(3)` of the calling thread.

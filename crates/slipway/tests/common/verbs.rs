@@ -24,10 +24,10 @@ pub fn build(options: &[&str]) {
     let built = Command::new(script).args(options).env("CARGO", env!("CARGO")).stderr(Stdio::inherit()).output();
     let built = built.expect("the script can be run");
     assert!(built.status.success(), "the plug-in can be built");
-    let built = String::from_utf8(built.stdout).expect("a path");
-    let built = Path::new(built.trim());
-    let beside = Path::new(env!("CARGO_BIN_EXE_slipway")).with_file_name(built.file_name().expect("a file"));
-    // Renamed into its place, since other tests may be reading it.
-    let fresh = beside.with_extension(format!("{}.new", std::process::id()));
-    std::fs::copy(built, &fresh).and_then(|_| std::fs::rename(&fresh, beside)).expect("it can be put there");
+    for built in String::from_utf8(built.stdout).expect("paths").lines().map(Path::new) {
+        let beside = Path::new(env!("CARGO_BIN_EXE_slipway")).with_file_name(built.file_name().expect("a file"));
+        // Renamed into its place, since other tests may be reading it.
+        let fresh = beside.with_extension(format!("{}.new", std::process::id()));
+        std::fs::copy(built, &fresh).and_then(|_| std::fs::rename(&fresh, beside)).expect("it can be put there");
+    }
 }

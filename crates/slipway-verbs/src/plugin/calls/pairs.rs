@@ -38,8 +38,6 @@ mod mask {
     pub(super) const DEST: i32 = 1 << 20;
 }
 
-/// `VERBS_QP_EX` of `struct verbs_qp`.
-const EXTENDED: u32 = 1 << 1;
 /// `IBV_QP_INIT_ATTR_PD` and `IBV_QP_INIT_ATTR_SEND_OPS_FLAGS`: what can be asked for.
 const OFFERED: u32 = 1 | 1 << 6;
 /// Extended operations: all but invalidation, memory windows, segmentation and atomic writes.
@@ -80,7 +78,7 @@ pub(super) unsafe extern "C" fn create_qp_ex(context: *mut Context, attributes: 
                 libc::pthread_cond_init(&raw mut (*made).cond, std::ptr::null());
                 if attributes.comp_mask & 1 << 6 != 0 {
                     let ours = made.cast::<OurQp>();
-                    (*ours).verbs.comp_mask = EXTENDED;
+                    (*ours).verbs.extend();
                     extended::set_functions(&raw mut (*ours).verbs.ex);
                 }
                 made
