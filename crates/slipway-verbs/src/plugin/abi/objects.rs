@@ -192,9 +192,11 @@ impl VerbsQp {
     /// `VERBS_QP_EX`.
     const EXTENDED: usize = 1 << 1;
 
-    /// Says that the queue pair takes extended requests. `comp_mask` lies behind the functions, which grew without a new number: the
-    /// last one is `wr_abort` in release 39, `wr_atomic_write` in 44, and `wr_flush` in 57. So all three places have its value. Nobody
-    /// calls these functions, since no queue pair with them is made, and nobody reads `xrcd` of such a queue pair.
+    /// Says that the queue pair takes extended requests.
+    ///
+    /// `comp_mask` lies behind the functions, which grew without a new number. The last function is `wr_abort` in release 39,
+    /// `wr_atomic_write` in 44, and `wr_flush` in 57. So all three places have its value. Nobody calls these functions, since no
+    /// queue pair with them is made. Nobody reads `xrcd` of such a queue pair.
     pub fn extend(&mut self) {
         self.ex.wr_atomic_write = std::ptr::without_provenance(Self::EXTENDED);
         self.comp_mask = Self::EXTENDED;
