@@ -8,7 +8,9 @@ mod far;
 mod groups;
 mod limits;
 mod made;
+mod members;
 mod objects;
+mod questions;
 mod relay;
 mod reply;
 mod requests;
@@ -28,10 +30,10 @@ use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketT
 
 use crate::wire::{self, Answer, Gid, Request, WireError};
 pub use counts::Traffic;
-pub use far::{Hosts, Join, Name, Question, Way};
-pub use groups::Membership;
+pub use far::Hosts;
 pub use limits::{Limits, Terms};
 pub use objects::{Silence, Still};
+pub use questions::{Join, Membership, Name, Question, Way};
 use reply::Done;
 use tables::Tables;
 

@@ -5,6 +5,7 @@
 //! A peer shares the memory of [`connection`], and nothing that is read there is trusted.
 
 pub mod abi;
+mod address;
 mod calls;
 mod client;
 mod connection;

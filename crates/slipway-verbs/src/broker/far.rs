@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use super::groups::Membership;
 use super::limits::{self, Both, Limits};
 use super::made;
 use super::objects::{Ask, Link, Place, Still, key};
+use super::questions::{Join, Name, Question, Way};
 use super::reply::{Done, From};
 use super::tables::{Tables, numbers_of};
 use super::{Broker, gid};
@@ -21,38 +21,6 @@ use crate::wire::{Answer, End, Gid, Reply, Transport};
 
 /// Longest wait for the stream of a broker that has asked at the same time.
 const PATIENCE: Duration = Duration::from_secs(2);
-
-/// A queue pair of the lab.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Name {
-    /// An address of its node.
-    pub gid: Gid,
-    /// Its number.
-    pub number: u32,
-}
-
-/// A question to another host's broker: may these queue pairs be joined?
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Join {
-    /// Transport of both.
-    pub transport: Transport,
-    /// The queue pair whose program asks.
-    pub from: Name,
-    /// The other one.
-    pub to: Name,
-}
-
-/// A message to another host's broker, which has an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Question {
-    /// May these queue pairs be joined? The answer is their stream.
-    Join(Join),
-    /// A queue pair is a member of a group, or no more. Any answer says that this was heard.
-    Group(Membership),
-}
-
-/// Sends a message to the broker of a host. Its answer comes by [`Broker::answered`], with this ticket.
-pub type Way = Box<dyn FnMut(u32, u64, &Question) -> Result<(), Errno> + Send>;
 
 /// The other virtual hosts of a lab.
 pub struct Hosts {

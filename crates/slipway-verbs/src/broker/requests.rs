@@ -6,11 +6,12 @@ use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
 use rustix::io::Errno;
 
 use super::Policy;
-use super::far::{self, Way};
+use super::far;
 use super::groups;
 use super::limits::{self, Both, Limits};
 use super::made::Made;
 use super::objects::{Held, Link, QueuePair, key};
+use super::questions::Way;
 use super::reply::{Done, From};
 use super::tables::Tables;
 use crate::layout::SIZED;

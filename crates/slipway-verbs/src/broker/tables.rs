@@ -8,8 +8,8 @@ use std::os::fd::OwnedFd;
 use rustix::io::Errno;
 
 use super::counts::{Page, Traffic};
-use super::groups::Groups;
 use super::limits::{Both, Limited, Limits, shares};
+use super::members::Groups;
 use super::objects::{Ask, Held, Link, Place, QueuePair, Silence, Slot, Still, all_hear, key};
 use super::relay::{Limit, Relay, Side};
 use super::{Caps, LinkStatus, NodeStatus, PeerTraffic};

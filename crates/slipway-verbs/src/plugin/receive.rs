@@ -1,9 +1,9 @@
 //! Receiving: what the peer has sent, and what it asks of this end's memory.
 
 use super::abi::Wc;
+use super::address;
 use super::connection::Connection;
 use super::device::State;
-use super::groups;
 use super::memory::{Atomic, Piece, atomic, copy};
 use super::queues::{Partial, QueuePair, Receive, status};
 use super::regions::access;
@@ -153,7 +153,7 @@ impl State {
     }
 
     fn take_datagram(&mut self, pair: &mut QueuePair, number: usize, header: &Header) -> Fate {
-        let group = groups::group(header.operands);
+        let group = address::group(header.operands);
         // A group that this queue pair has left, or never joined.
         let is_for_others = group.is_some_and(|group| !pair.groups.contains(&group));
         if header.key != pair.attributes.qkey || is_for_others {

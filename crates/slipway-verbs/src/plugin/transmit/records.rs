@@ -1,7 +1,7 @@
 //! Records of a connection's rings: a request's bytes, and what the peer is asked to carry out.
 
+use super::super::address;
 use super::super::connection::Connection;
-use super::super::groups;
 use super::super::queues::{Work, status};
 use super::super::ring::{Header, Lie, flag};
 use crate::wire::is_group;
@@ -29,7 +29,7 @@ impl From<Lie> for Step {
 
 /// Sends a request's bytes through the ring, as far as there is room.
 pub(in super::super) fn by_ring(connection: &mut Connection, work: &mut Work, kind: u8) -> Step {
-    let operands = work.to.filter(|to| is_group(&to.0)).map_or([0; 2], |to| groups::operands(&to.0));
+    let operands = work.to.filter(|to| is_group(&to.0)).map_or([0; 2], |to| address::operands(&to.0));
     loop {
         let room = match connection.requests.room(&connection.memory) {
             Ok(Some(room)) => room,
