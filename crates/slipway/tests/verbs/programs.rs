@@ -50,14 +50,12 @@ fn perftest_runs_with_many_queue_pairs_events_inline_and_each_mtu() {
 }
 
 #[test]
-fn datagrams_find_each_other_and_multicast_is_refused() {
+fn datagrams_find_each_other() {
     verbs::plug_in();
     let place = Place::new();
     let lab = place.up("ud", LAB);
     let said = by_rdma_cm(&lab, &["udaddy"], &["udaddy", "-s", ADDRESS]);
     assert_eq!(said.matches("return status 0").count(), 2, "{said}");
-    let refused = program(&lab, "b", &["mckey", "-m", "239.1.1.1", "-s"]).output().expect("started");
-    assert!(!refused.status.success() && told(&refused).contains("Function not implemented"), "{}", told(&refused));
 }
 
 #[test]
