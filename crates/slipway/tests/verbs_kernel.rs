@@ -10,7 +10,7 @@ use common::{Lab, Place, await_that, told};
 const LAB: &str = "networks: {net: {driver: fast, rdma: true}}\nnodes: {a: , b: }\n";
 
 /// Makes two network cards that a wire joins, each with a device. Packets between their addresses leave the machine's own shortcut
-/// aside: the rules of routing send them by the wire. Before Linux 6.17 such devices work in the first network namespace alone.
+/// aside: the rules of routing send them by the wire. In Debian 12's kernel such devices work in the first network namespace alone.
 const PEERS: &str = "
 modprobe -a rdma_rxe ib_uverbs rdma_ucm
 ip link add v0 type veth peer name v1
