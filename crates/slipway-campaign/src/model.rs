@@ -11,9 +11,11 @@ use slipway_energyplus::{Report, Reporting};
 use crate::template::Template;
 use crate::value::Value;
 
+mod place;
 mod search;
 mod storage;
 
+pub use place::{Place, Slurm};
 pub use search::{Constraint, Goal, Method, Objective, Search};
 pub use storage::{Bucket, Storage};
 
@@ -383,6 +385,8 @@ pub struct Attempts {
 /// The workers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Workers {
+    /// The machines that they run on.
+    pub place: Place,
     /// Most workers at once; `None`: as many as the machine's processors and memory allow.
     pub most: Option<u32>,
     /// Processors of one worker.

@@ -3,30 +3,26 @@
 //! It has one thread: labs' processes are cloned from it, and SQLite's calls are short.
 
 use std::collections::BTreeMap;
-use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use serde::{Deserialize, Serialize};
-use slipway_campaign::model::Campaign;
-use slipway_results::objects::service::Service;
-use slipway_results::objects::{Directory, ObjectError};
+use slipway_results::objects::Directory;
 use slipway_sys::signals::Taken;
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use crate::desk::Desk;
-use crate::folder::{Folder, FolderError};
+use crate::far::{News, Seats};
+use crate::folder::Folder;
 use crate::keeper::{Client, Keeper};
-use crate::protocol::{PULSE, Setup};
+use crate::protocol::PULSE;
+use crate::readable::watch;
+use crate::run::{BARREN, Fleet, Progress, Run, RunError, Size, Summary, Time};
 use crate::search::{Quest, SearchError, search};
 use crate::serve::{self, Office};
-use crate::store::{Counts, Spent, Sqlite, State, Step, Store as _, StoreError};
+use crate::store::{Spent, Sqlite, State, Store as _, StoreError};
 
 /// Time after which the coordinator looks for another process's change of the queue.
 const LOOK: Duration = Duration::from_millis(500);
@@ -34,152 +30,8 @@ const LOOK: Duration = Duration::from_millis(500);
 const TOLD: Duration = Duration::from_millis(100);
 /// Longest time between them.
 const QUIET: Duration = Duration::from_secs(1);
-/// Workers in a row that may end before their first call.
-const BARREN: u32 = 3;
 /// A worker's memory is this many times the most that a point took.
 const ROOM: f64 = 1.25;
-
-/// The places that workers run in.
-pub trait Fleet {
-    /// Starts a worker in a clean place. The descriptor becomes readable when the worker has ended.
-    ///
-    /// # Errors
-    /// Where there is no such place.
-    fn start(&mut self, worker: u32) -> io::Result<OwnedFd>;
-
-    /// Ends a worker with all that it started. Returns its last words; empty without any.
-    fn end(&mut self, worker: u32) -> String;
-}
-
-/// Limits of a campaign's workers on this machine.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Size {
-    /// Most workers at once.
-    pub most: u32,
-    /// Memory that workers may take together, in bytes, where the campaign does not give each its own: a pilot runs alone
-    /// then, and tells the memory of a point.
-    pub memory: Option<u64>,
-}
-
-/// A campaign to run.
-#[derive(Debug)]
-pub struct Run<'a> {
-    /// Its folder, whose lock the caller has.
-    pub folder: &'a Folder,
-    /// The campaign.
-    pub campaign: &'a Campaign,
-    /// The same, for workers.
-    pub setup: Setup,
-    /// Points of its design.
-    pub points: u64,
-    /// Limits of its workers.
-    pub size: Size,
-    /// The program that stores results in a bucket; `None`: they are in the folder.
-    pub service: Option<Service>,
-    /// The Python interpreter with the library of a design that searches.
-    pub python: Option<PathBuf>,
-}
-
-/// Progress of a campaign.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Progress {
-    /// Counts of points.
-    #[serde(flatten)]
-    pub counts: Counts,
-    /// Workers that run.
-    pub workers: u32,
-    /// Whether no more points are given out, since the caller asked for an end.
-    pub closing: bool,
-    /// Duration of the run so far, in seconds.
-    pub elapsed: f64,
-    /// Time of workers in this run, where those that run now count until now.
-    pub time: Time,
-    /// The last step of a search.
-    pub step: Option<Step>,
-}
-
-impl Progress {
-    /// Whether something else than time differs.
-    fn differs(&self, other: &Self) -> bool {
-        (self.counts, self.workers, self.closing, self.step) != (other.counts, other.workers, other.closing, other.step)
-    }
-}
-
-/// A run of a campaign that has ended. Times are seconds.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Summary {
-    /// Counts of points.
-    #[serde(flatten)]
-    pub counts: Counts,
-    /// The campaign's state.
-    pub state: State,
-    /// Whether a signal ended the run before all points had.
-    pub interrupted: bool,
-    /// Duration of the run.
-    pub elapsed: f64,
-    /// Time of workers in this run.
-    pub workers: Time,
-}
-
-/// Time of workers in seconds: `used + lost + idle` is all of it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct Time {
-    /// For attempts that gave a result.
-    pub used: f64,
-    /// For attempts that failed.
-    pub lost: f64,
-    /// Without a program.
-    pub idle: f64,
-    /// Time of a fixed cluster: as many workers as there were at most, from begin to end.
-    pub fixed: f64,
-}
-
-/// The reason why a campaign does not run.
-#[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    /// The folder.
-    #[error(transparent)]
-    Folder(#[from] FolderError),
-    /// The queue.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// Storage of results.
-    #[error(transparent)]
-    Objects(#[from] ObjectError),
-    /// Storage takes no results.
-    #[error(
-        "store results: several attempts in a row failed so; the last: {0}\nHint: their points wait again; mend it, then `slipway campaign run` goes on"
-    )]
-    Unstored(String),
-    /// The point that all others wait for has failed.
-    #[error(
-        "run the baseline, point 0, so no other point runs; it failed with all attempts, the last one so: {0}\nHint: mend the cause; `slipway campaign retry --point 0` and `slipway campaign run` go on"
-    )]
-    Baseline(String),
-    /// The folder was removed, or another one is in its place.
-    #[error("use the campaign's database {}: it is gone, or another file is in its place\nHint: is its file system still mounted?", .0.display())]
-    Gone(PathBuf),
-    /// The search.
-    #[error(transparent)]
-    Search(#[from] SearchError),
-    /// Workers end before they have done anything.
-    #[error("run workers: {BARREN} in a row ended before their first call; the last: {0}")]
-    Barren(String),
-    /// A system call.
-    #[error("{doing}: {source}")]
-    Io {
-        /// The failed action.
-        doing: &'static str,
-        /// The error.
-        source: io::Error,
-    },
-}
-
-impl RunError {
-    fn io(doing: &'static str) -> impl FnOnce(io::Error) -> Self {
-        move |source| Self::Io { doing, source }
-    }
-}
 
 /// Runs a campaign until its points are done, or a signal comes: the first one lets running points end, the second ends
 /// them. The caller has one thread.
@@ -192,7 +44,7 @@ pub fn run(
     signals: &Taken,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Summary, RunError> {
-    let Run { folder, campaign, setup, points, size, service, python } = run;
+    let Run { folder, campaign, setup, points, size, gate, service, python } = run;
     let mut store = Sqlite::create(&folder.store(), points)?;
     store.back_up()?;
     store.extend(points)?;
@@ -215,6 +67,10 @@ pub fn run(
             log: folder.optimiser(),
         });
         let mut crew = Crew::new(folder, office, size, fleet);
+        if let Some(gate) = gate {
+            let seats = gate.serve(folder, crew.ended.0.clone());
+            crew.seats = Some(seats.map_err(RunError::io("let workers in"))?);
+        }
         crew.search = quest.map(|quest| tokio::spawn(search(crew.office.clone(), quest)));
         let outcome = crew.work(signals, progress).await;
         let ended = crew.end_all();
@@ -231,7 +87,11 @@ struct Crew<'a> {
     size: Size,
     fleet: &'a mut dyn Fleet,
     alive: BTreeMap<u32, Alive>,
-    ended: (mpsc::UnboundedSender<u32>, mpsc::UnboundedReceiver<u32>),
+    ended: (mpsc::UnboundedSender<News>, mpsc::UnboundedReceiver<News>),
+    /// Workers of other machines; `None`: all are on this one.
+    seats: Option<Seats>,
+    /// Number of the last start of workers.
+    starts: u64,
     barren: u32,
     start: Instant,
     /// Seconds of workers that have ended.
@@ -245,7 +105,10 @@ struct Crew<'a> {
 }
 
 struct Alive {
-    since: Instant,
+    /// Number of its start.
+    start: u64,
+    /// `None` until its machine has joined.
+    since: Option<Instant>,
     serve: JoinHandle<()>,
     watch: JoinHandle<()>,
 }
@@ -262,6 +125,8 @@ impl<'a> Crew<'a> {
             fleet,
             alive,
             ended,
+            seats: None,
+            starts: 0,
             barren: 0,
             start,
             lived: 0.0,
@@ -292,7 +157,7 @@ impl<'a> Crew<'a> {
                 let desk = self.office.desk();
                 (desk.counts()?, desk.ready()?, desk.state()?, desk.is_closing(), desk.step()?)
             };
-            let workers = u32::try_from(self.alive.len()).unwrap_or(u32::MAX);
+            let workers = u32::try_from(self.working()).unwrap_or(u32::MAX);
             let (elapsed, time) = self.time()?;
             let now = Progress { counts, workers, closing, elapsed, time, step };
             let is_due =
@@ -310,6 +175,9 @@ impl<'a> Crew<'a> {
                 progress(now);
                 return Err(RunError::Baseline(why));
             }
+            if closing || state == State::Paused {
+                self.call_off();
+            }
             let is_done = counts.waiting + counts.running == 0 && self.search.is_none();
             let is_over = is_done || closing && self.alive.is_empty();
             if is_over || state == State::Cancelled {
@@ -319,7 +187,7 @@ impl<'a> Crew<'a> {
             let demand = counts.running + if state == State::Running && !closing { ready } else { 0 };
             self.grow(demand)?;
             tokio::select! {
-                worker = self.ended.1.recv() => self.bury(worker.unwrap_or_default(), "ended")?,
+                Some(news) = self.ended.1.recv() => self.hear(news)?,
                 _ = pulse.tick() => self.pulse()?,
                 ended = ended(&mut self.search) => {
                     self.search = None;
@@ -344,10 +212,11 @@ impl<'a> Crew<'a> {
     /// Looks after what nobody reports: silent workers, a folder that is gone, the time.
     fn pulse(&mut self) -> Result<(), RunError> {
         self.is_there()?;
+        self.fleet.look();
         let silent = self.office.desk().pulse();
         for worker in silent {
             tracing::warn!(worker, "end a worker that is silent");
-            self.bury(worker, "was silent for 10 s: it was stopped, or its machine is too busy")?;
+            self.bury(worker, "was silent for 10 s: it was stopped, or its machine is too busy", "")?;
         }
         self.note()?;
         Ok(())
@@ -361,7 +230,7 @@ impl<'a> Crew<'a> {
 
     /// Notes the time of workers.
     fn note(&self) -> Result<(), StoreError> {
-        let alive: f64 = self.alive.values().map(|alive| alive.since.elapsed().as_secs_f64()).sum();
+        let alive = self.living();
         self.office.desk().note(self.lived + alive, u32::try_from(self.most).unwrap_or(u32::MAX))
     }
 
@@ -373,34 +242,81 @@ impl<'a> Crew<'a> {
             self.office.changed.notify_waiters();
         }
         let target = demand.min(u64::from(room));
-        let free: Vec<u32> = (1..=self.size.most).filter(|worker| !self.alive.contains_key(worker)).collect();
-        for worker in free {
-            if self.alive.len() as u64 >= target {
-                break;
-            }
+        let alive = &self.alive;
+        let wanted = usize::try_from(target).unwrap_or(usize::MAX).saturating_sub(alive.len());
+        let free = (1..=self.size.most).filter(|worker| !alive.contains_key(worker));
+        let workers: Vec<u32> = free.take(wanted).collect();
+        if workers.is_empty() { Ok(()) } else { self.start(&workers) }
+    }
+
+    fn start(&mut self, workers: &[u32]) -> Result<(), RunError> {
+        self.starts += 1;
+        let start = self.starts;
+        let mut serves = Vec::with_capacity(workers.len());
+        for &worker in workers {
             self.folder.make_worker(worker)?;
-            let socket = self.folder.socket(worker);
-            let serve = serve::open(&self.office, worker, &socket, self.folder.work(worker).join("out"))
-                .map_err(RunError::io("open a worker's socket"))?;
-            self.office.desk().expect(worker);
-            let started = self.fleet.start(worker).and_then(watch);
-            let pidfd = match started {
-                Ok(pidfd) => pidfd,
-                Err(source) => {
-                    serve.abort();
-                    return Err(RunError::Io { doing: "start a worker", source });
-                }
-            };
+            let (socket, out) = (self.folder.socket(worker), self.folder.work(worker).join("out"));
+            let serve = serve::open(&self.office, worker, &socket, out);
+            serves.push(serve.map_err(RunError::io("open a worker's socket"))?);
+            match &self.seats {
+                Some(seats) => seats.expect(worker, start),
+                None => self.office.desk().expect(worker),
+            }
+        }
+        let started = self.fleet.start(workers, start).and_then(|all| all.into_iter().map(watch).collect());
+        let pidfds: Vec<_> = match started {
+            Ok(pidfds) => pidfds,
+            Err(source) => {
+                serves.iter().for_each(JoinHandle::abort);
+                return Err(RunError::Io { doing: "start a worker", source });
+            }
+        };
+        for ((&worker, serve), pidfd) in workers.iter().zip(serves).zip(pidfds) {
             let ended = self.ended.0.clone();
             let watch = tokio::spawn(async move {
                 // An error means that nobody can watch: the worker counts as ended.
                 let _ = pidfd.readable().await.map(drop);
-                let _ = ended.send(worker);
+                let _ = ended.send(News::Left { worker, start, words: String::new() });
             });
-            self.alive.insert(worker, Alive { since: Instant::now(), serve, watch });
-            self.most = self.most.max(self.alive.len());
+            let since = self.seats.is_none().then(Instant::now);
+            self.alive.insert(worker, Alive { start, since, serve, watch });
         }
+        self.most = self.most.max(self.working());
         Ok(())
+    }
+
+    /// Takes up that a worker has joined or ended. News of an earlier start of the same worker say nothing.
+    fn hear(&mut self, news: News) -> Result<(), RunError> {
+        let (News::Joined { worker, start } | News::Left { worker, start, .. }) = news;
+        let Some(alive) = self.alive.get_mut(&worker).filter(|alive| alive.start == start) else { return Ok(()) };
+        match news {
+            News::Left { words, .. } => self.bury(worker, "ended", &words),
+            News::Joined { .. } => {
+                alive.since = Some(Instant::now());
+                self.office.desk().expect(worker);
+                self.most = self.most.max(self.working());
+                Ok(())
+            }
+        }
+    }
+
+    /// Workers that run: not those whose machines have yet to join.
+    fn working(&self) -> usize {
+        self.alive.values().filter(|alive| alive.since.is_some()).count()
+    }
+
+    /// Seconds that the workers which run have run so far.
+    fn living(&self) -> f64 {
+        self.alive.values().filter_map(|alive| Some(alive.since?.elapsed().as_secs_f64())).sum()
+    }
+
+    /// Ends the wait for machines that have yet to join.
+    fn call_off(&mut self) {
+        let waiting = self.alive.iter().filter(|(_, alive)| alive.since.is_none());
+        let waiting: Vec<u32> = waiting.map(|(worker, _)| *worker).collect();
+        for worker in waiting {
+            self.remove(worker);
+        }
     }
 
     /// Most workers at once.
@@ -413,12 +329,15 @@ impl<'a> Crew<'a> {
         }
     }
 
-    /// Takes back what a worker had that has ended, or is to end, for this reason.
-    fn bury(&mut self, worker: u32, why: &str) -> Result<(), RunError> {
-        let words = self.remove(worker);
+    /// Takes back what a worker had that has ended, or is to end, for this reason. `words`: its last ones, as far as its
+    /// machine told them.
+    fn bury(&mut self, worker: u32, why: &str, words: &str) -> Result<(), RunError> {
+        let removed = self.remove(worker);
+        let words = if words.is_empty() { removed } else { words.to_owned() };
         if self.office.desk().lost(worker, why)? {
             self.barren = 0;
-        } else {
+        } else if self.seats.is_none() || !words.is_empty() {
+            // A job that somebody cancelled, or a machine that went down, says nothing, and is no fault of the campaign's.
             self.barren += 1;
             if self.barren == BARREN {
                 let words = if words.is_empty() { "it said nothing".to_owned() } else { words };
@@ -431,11 +350,14 @@ impl<'a> Crew<'a> {
 
     /// Ends a worker. Returns its last words.
     fn remove(&mut self, worker: u32) -> String {
-        let Some(Alive { since, serve, watch }) = self.alive.remove(&worker) else { return String::new() };
+        let Some(Alive { since, serve, watch, .. }) = self.alive.remove(&worker) else { return String::new() };
         watch.abort();
+        if let Some(seats) = &self.seats {
+            seats.remove(worker);
+        }
         let words = self.fleet.end(worker);
         serve.abort();
-        self.lived += since.elapsed().as_secs_f64();
+        self.lived += since.map_or(0.0, |since| since.elapsed().as_secs_f64());
         words
     }
 
@@ -452,7 +374,7 @@ impl<'a> Crew<'a> {
     fn time(&self) -> Result<(f64, Time), StoreError> {
         let (spent, elapsed) = (self.office.desk().spent()?, self.start.elapsed().as_secs_f64());
         let (used, lost) = (spent.used - self.before.used, spent.lost - self.before.lost);
-        let lived = self.lived + self.alive.values().map(|alive| alive.since.elapsed().as_secs_f64()).sum::<f64>();
+        let lived = self.lived + self.living();
         Ok((elapsed, Time { used, lost, idle: (lived - used - lost).max(0.0), fixed: self.most as f64 * elapsed }))
     }
 
@@ -475,13 +397,4 @@ async fn ended(search: &mut Option<JoinHandle<Result<(), SearchError>>>) -> Resu
 /// The file that has the queue now: its device and inode.
 fn identity(folder: &Folder) -> Option<(u64, u64)> {
     std::fs::metadata(folder.store()).ok().map(|found| (found.dev(), found.ino()))
-}
-
-/// A descriptor on the event loop, for what becomes readable.
-#[expect(
-    deprecated,
-    reason = "`AsFd` promises what the new function's unsafe contract asks: the descriptor stays open"
-)]
-fn watch<T: AsFd + AsRawFd>(descriptor: T) -> io::Result<AsyncFd<T>> {
-    AsyncFd::with_interest(descriptor, Interest::READABLE)
 }

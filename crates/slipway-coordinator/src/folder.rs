@@ -176,6 +176,18 @@ impl Folder {
         self.call(worker).join("socket")
     }
 
+    /// The file that leads workers on other machines to the coordinator.
+    #[must_use]
+    pub fn invitation(&self) -> PathBuf {
+        self.0.join("join.json")
+    }
+
+    /// The folder with the words of workers' jobs.
+    #[must_use]
+    pub fn jobs(&self) -> PathBuf {
+        self.0.join("jobs")
+    }
+
     /// Makes the folders of a worker.
     ///
     /// # Errors

@@ -21,7 +21,7 @@ fn worker(root: &Path, text: &str, inputs: &[(&str, &str)]) -> Result<Worker, Wo
     }
     let campaign = slipway_campaign::parse("campaign.yaml", text, root).unwrap();
     let plan = Plan::new(&campaign, None).unwrap();
-    Worker::new(campaign, plan, &root.join("inputs"), &root.join("work"))
+    Worker::new(campaign, plan, &root.join("inputs"), &root.join("work"), &root.join("work/out"))
 }
 
 fn attempt(worker: &Worker, point: u64) -> Ended {

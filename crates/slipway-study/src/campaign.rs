@@ -1,7 +1,10 @@
 //! Campaigns: one program, run at many points, by workers that are nodes of a lab.
 
+mod crew;
 mod engine;
+pub mod far;
 mod inputs;
+mod layout;
 pub mod ledger;
 mod list;
 mod nodes;
@@ -9,6 +12,7 @@ pub mod priority;
 pub mod report;
 pub mod results;
 pub mod search;
+mod slurm;
 mod standing;
 pub mod storage;
 pub mod tables;
@@ -17,22 +21,20 @@ mod trial;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::Signal;
 use slipway_campaign::design::{Plan, PlanError};
-use slipway_campaign::model::{Campaign, Design};
+use slipway_campaign::model::{Campaign, Design, Place};
+use slipway_coordinator::far::{GateError, InvitationError, JoinError};
 use slipway_coordinator::protocol::{Setup, SetupError};
 use slipway_coordinator::store::{Sqlite, Store as _, StoreError};
 use slipway_coordinator::worker::{self, CallError};
-use slipway_coordinator::{Folder, FolderError, Lock, Progress, Run, RunError, Size, Summary};
+use slipway_coordinator::{Folder, FolderError, Lock, Run, RunError, Size, Summary};
 use slipway_document::errors::DocumentErrors;
 use slipway_engine::lab;
 use slipway_python::EnvironmentError;
 use slipway_results::objects::ObjectError;
-use slipway_sys::signals::Taken;
 
-use crate::{Event, Events, Machine, StudyError};
-use ledger::Ledger;
-use nodes::Nodes;
+use crate::{Events, Machine, StudyError};
+use crew::Crew;
 use tables::TablesError;
 
 pub use engine::EngineError;
@@ -94,6 +96,12 @@ pub enum CampaignError {
     /// The run.
     #[error(transparent)]
     Run(#[from] RunError),
+    /// The way to the coordinator, on a worker's machine.
+    #[error(transparent)]
+    Invitation(#[from] InvitationError),
+    /// The coordinator, from a worker's machine.
+    #[error(transparent)]
+    Join(#[from] JoinError),
     /// The workers' lab.
     #[error(transparent)]
     Study(#[from] StudyError),
@@ -230,25 +238,13 @@ pub fn run(
     keep(setup, &setup_file(&folder))?;
     let size = size(campaign, most, plan.len());
     let (service, python) = (storage::service(study)?, search::python(campaign, events)?);
-    let (mut nodes, passing) = Nodes::up(machine, campaign, &folder, environment.as_ref(), size.most, events)?;
-    let outcome = trial::run(&nodes, campaign, ends, plan.len(), &folder)
-        .and_then(|()| {
-            let signals = Taken::new(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]);
-            signals.map_err(|error| StudyError::io("take signals")(error).into())
-        })
-        .and_then(|signals| {
-            let run =
-                Run { folder: &folder, campaign, setup: setup.clone(), points: plan.len(), size, service, python };
-            let mut ledger = Ledger::new(&folder);
-            let mut progress = |progress: Progress| {
-                ledger.note(&progress);
-                events(Event::Points(progress));
-            };
-            let summary = slipway_coordinator::run(run, &mut nodes, &signals, &mut progress)?;
-            ledger.close(&summary);
-            Ok(summary)
-        });
-    passing.down().map_err(StudyError::from)?;
+    let run =
+        Run { folder: &folder, campaign, setup: setup.clone(), points: plan.len(), size, gate: None, service, python };
+    let crew = Crew { machine, campaign, folder: &folder, environment: environment.as_ref(), points: plan.len() };
+    let outcome = match &campaign.workers.place {
+        Place::Here => crew.here(run, ends, events),
+        Place::Slurm(settings) => crew.on_slurm(settings, run, ends, events),
+    };
     if matches!(outcome, Err(CampaignError::Engine(EngineError::Refused { .. }))) && !folder.store().exists() {
         // It holds nothing yet, and would refuse the campaign file that is mended.
         std::fs::remove_dir_all(path).map_err(StudyError::io(format!("remove {}", path.display())))?;
@@ -263,7 +259,7 @@ fn lock(machine: &Machine, campaign: &Campaign, folder: &Folder) -> Result<Lock,
         match folder.lock() {
             Err(FolderError::Taken { .. }) if !folder.is_running()? && Instant::now() < deadline => {
                 // Its guard may be at it already. If neither can, the lock stays taken, and its error says so.
-                if let Err(error) = lab::down(&machine.labs, &nodes::lab_name(campaign, folder.path()), PATIENCE) {
+                if let Err(error) = lab::down(&machine.labs, &layout::lab_name(campaign, folder.path()), PATIENCE) {
                     tracing::info!("take a dead coordinator's lab down: {error}");
                 }
                 std::thread::sleep(LOOK_AGAIN);
@@ -285,24 +281,33 @@ fn keep(setup: &Setup, path: &Path) -> Result<(), CampaignError> {
     Ok(written.map_err(StudyError::io(format!("write {}", path.display())))?)
 }
 
-/// The worker's program, inside a node. Returns its exit code.
+/// The worker's program, inside a node. `is_far`: on another machine than the coordinator. Returns its exit code.
 #[must_use]
-pub fn worker() -> u8 {
-    let work = Path::new(nodes::WORK);
-    match worker::work(&Path::new(nodes::CALL).join("socket"), Path::new(nodes::INPUTS), work) {
+pub fn worker(is_far: bool) -> u8 {
+    let work = Path::new(if is_far { layout::SCRATCH } else { layout::WORK });
+    let out = if is_far { layout::OUT.into() } else { work.join("out") };
+    match worker::work(&Path::new(layout::CALL).join("socket"), Path::new(layout::INPUTS), work, &out) {
         // Where the coordinator has ended, so do its workers.
         Ok(()) | Err(CallError::Call(_)) => 0,
         Err(error) => {
             // Where it cannot be written, the exit code remains.
-            let _ = std::fs::write(work.join(nodes::WORDS), error.to_string());
+            let _ = std::fs::write(work.join(layout::WORDS), error.to_string());
+            if is_far {
+                eprintln!("failed to {error}");
+            }
             1
         }
     }
 }
 
-/// Limits of workers: those of the file, and of this machine.
+/// Limits of workers: those of the file, and of this machine where they run on it.
 fn size(campaign: &Campaign, most: Option<u32>, points: u64) -> Size {
     let workers = &campaign.workers;
+    let points = u32::try_from(points).unwrap_or(u32::MAX);
+    if let Place::Slurm(_) = workers.place {
+        // Slurm has the machines, and knows their processors and memory.
+        return Size { most: most.or(workers.most).unwrap_or(1).min(points).max(1), memory: None };
+    }
     let free = free_memory();
     let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     #[expect(
@@ -313,7 +318,7 @@ fn size(campaign: &Campaign, most: Option<u32>, points: u64) -> Size {
     let fits = |total: f64, each: f64| (total / each).max(1.0) as u32;
     let here =
         fits(cpus as f64, workers.cpus.0).min(workers.memory.map_or(u32::MAX, |memory| fits(free, memory.0 as f64)));
-    let most = most.or(workers.most).unwrap_or(here).min(u32::try_from(points).unwrap_or(u32::MAX)).max(1);
+    let most = most.or(workers.most).unwrap_or(here).min(points).max(1);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bytes of memory")]
     let memory = workers.memory.is_none().then_some(free as u64);
     Size { most, memory }
@@ -325,6 +330,12 @@ fn free_memory() -> f64 {
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
     let kibibytes = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<f64>().ok());
     kibibytes.map_or(f64::INFINITY, |number| number * 1024.0 * MEMORY)
+}
+
+impl From<GateError> for CampaignError {
+    fn from(error: GateError) -> Self {
+        Self::Run(error.into())
+    }
 }
 
 impl From<SetupError> for CampaignError {

@@ -52,6 +52,26 @@ pub fn own_ipv4() -> io::Result<Option<Ipv4Addr>> {
     Ok(all.find(|address| !address.is_loopback()))
 }
 
+/// All addresses in the caller's network namespace that other machines may reach, IPv4 first: none of the loopback, and
+/// none that holds on one link alone (`getifaddrs(3)`).
+///
+/// # Errors
+/// As `getifaddrs(3)`.
+pub fn addresses() -> io::Result<Vec<IpAddr>> {
+    let mut found = Vec::new();
+    for of in getifaddrs()?.filter_map(|of| of.address) {
+        let v6 = of.as_sockaddr_in6().map(nix::sys::socket::SockaddrIn6::ip).filter(|v6| !v6.is_unicast_link_local());
+        let Some(address) = of.as_sockaddr_in().map(|v4| IpAddr::from(v4.ip())).or(v6.map(IpAddr::from)) else {
+            continue;
+        };
+        if !address.is_loopback() && !found.contains(&address) {
+            found.push(address);
+        }
+    }
+    found.sort_by_key(IpAddr::is_ipv6);
+    Ok(found)
+}
+
 /// `struct ifconf` (`include/uapi/linux/if.h`).
 #[repr(C)]
 struct Ifconf {

@@ -31,7 +31,7 @@ mod receive;
 mod report;
 pub mod send;
 pub mod serve;
-mod tls;
+pub mod tls;
 pub mod token;
 mod tree;
 

@@ -14,18 +14,29 @@ fn key(token: &Token) -> Result<OwnKey, Error> {
     OwnKey::from_seed(&token.server_seed())
 }
 
-pub(crate) fn server(token: &Token) -> Result<Arc<ServerConfig>, Error> {
+/// The server's settings: its key follows from the token.
+///
+/// # Errors
+/// Where the library refuses the key.
+pub fn server(token: &Token) -> Result<Arc<ServerConfig>, Error> {
     let mut config = slipway_tls::server(&key(token)?, None)?;
     // A client's streams flow one way: nobody would read a ticket.
     config.send_tls13_tickets = 0;
     Ok(Arc::new(config))
 }
 
-pub(crate) fn client(token: &Token) -> Result<Arc<ClientConfig>, Error> {
+/// The client's settings: it takes a server with the token's key alone.
+///
+/// # Errors
+/// As [`server`].
+pub fn client(token: &Token) -> Result<Arc<ClientConfig>, Error> {
     Ok(Arc::new(slipway_tls::client(key(token)?.public(), None)?))
 }
 
 /// Bytes that only the two ends of this connection know.
-pub(crate) fn binding<S>(connection: &rustls::ConnectionCommon<S>) -> Result<[u8; 32], Error> {
+///
+/// # Errors
+/// Before the end of the handshake.
+pub fn binding<S>(connection: &rustls::ConnectionCommon<S>) -> Result<[u8; 32], Error> {
     connection.export_keying_material([0; 32], EXPORTER, None)
 }

@@ -67,9 +67,16 @@ impl Token {
     }
 
     /// The client's proof for one connection, whose TLS exporter gives `binding`.
-    pub(crate) fn proof(&self, binding: &[u8; 32]) -> blake3::Hash {
+    #[must_use]
+    pub fn proof(&self, binding: &[u8; 32]) -> blake3::Hash {
         let key = blake3::derive_key("slipway transfer 1: client proof", &self.0);
         blake3::keyed_hash(&key, binding)
+    }
+
+    /// Whether hexadecimal digits are the client's proof for the connection. It takes as long whatever differs.
+    #[must_use]
+    pub fn is_proof(&self, binding: &[u8; 32], digits: &str) -> bool {
+        blake3::Hash::from_hex(digits).is_ok_and(|proof| proof == self.proof(binding))
     }
 }
 

@@ -73,6 +73,13 @@ impl Failure {
         Self { exit, ..self }
     }
 
+    /// Its account, for somebody else to tell; empty where a file is wrong.
+    pub(crate) fn account(&self) -> String {
+        let What::Plain { message, hints } = &self.what else { return String::new() };
+        let hints = hints.iter().map(|hint| format!("\nHint: {hint}"));
+        std::iter::once(message.clone()).chain(hints).collect()
+    }
+
     /// The exit code that fits the failure.
     pub(crate) fn exit(&self) -> Exit {
         self.exit
@@ -205,6 +212,8 @@ impl From<CampaignError> for Failure {
             // The code of runs in which any point failed.
             CampaignError::Run(RunError::Baseline(_)) => Exit::Strained,
             CampaignError::Python(_)
+            | CampaignError::Invitation(_)
+            | CampaignError::Join(_)
             | CampaignError::Folder(_)
             | CampaignError::Run(_)
             | CampaignError::Store(_)

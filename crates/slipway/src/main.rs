@@ -42,7 +42,10 @@ fn main() -> ExitCode {
 /// The part that runs inside a node: a campaign's worker, an end of a transfer, copying, or launching what MPI asks for.
 fn agent() -> u8 {
     match std::env::args_os().nth(1) {
-        Some(word) if word == "worker" => return slipway_study::campaign::worker(),
+        Some(word) if word == "worker" => {
+            let is_far = std::env::args_os().nth(2).is_some_and(|word| word == "far");
+            return slipway_study::campaign::worker(is_far);
+        }
         Some(word) if word == slipway_transfer::agent::OPTION => return slipway_transfer::agent::main(),
         _ => {}
     }

@@ -27,6 +27,7 @@ fn campaign(design: Design, variables: &[Distribution]) -> Campaign {
         constraints: Vec::new(),
         attempts: Attempts { most: 1, timeout: None, pause: Seconds(0.0) },
         workers: Workers {
+            place: crate::model::Place::Here,
             most: None,
             cpus: Cores(1.0),
             memory: None,

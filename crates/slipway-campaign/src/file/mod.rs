@@ -153,7 +153,9 @@ by_shape!(Workers, "a number of workers, or a map of settings", Number => Most, 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, expecting = "settings of workers: a map")]
 pub(crate) struct WorkerSettings {
-    /// Most workers at once. As many as processors and memory allow when left out.
+    /// The machines that workers run on. This one when left out.
+    pub(crate) on: Option<Spanned<Place>>,
+    /// Most workers at once. As many as processors and memory allow when left out; with Slurm it must be there.
     #[schemars(range(min = 1, max = 10_000))]
     pub(crate) max: Option<Spanned<u32>>,
     /// Processors of one worker. `1 core` when left out.
@@ -166,4 +168,20 @@ pub(crate) struct WorkerSettings {
     pub(crate) network: Option<bool>,
     /// Time without work after which a worker ends. 10s when left out.
     pub(crate) idle: Option<Spanned<Seconds>>,
+    /// Slurm's partition. Slurm's own choice when left out.
+    pub(crate) partition: Option<Spanned<String>>,
+    /// Time limit of a worker's job. The partition's when left out.
+    pub(crate) time: Option<Spanned<Seconds>>,
+    /// Address and port where the coordinator listens for workers on other machines. Any free port when left out.
+    pub(crate) listen: Option<Spanned<String>>,
+}
+
+/// The machines that workers run on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Place {
+    /// This machine.
+    Here,
+    /// Machines of a Slurm cluster: each worker is a job.
+    Slurm,
 }

@@ -10,6 +10,7 @@ mod run;
 mod search;
 mod storage;
 mod variable;
+mod workers;
 
 use std::path::{Component, Path, PathBuf};
 
@@ -17,14 +18,12 @@ use slipway_document::de::{self, Spanned};
 use slipway_document::errors::{DocumentErrors, Report};
 use slipway_document::names;
 use slipway_document::tree::Tree;
-use slipway_document::units::{Cores, Seconds};
+use slipway_document::units::Seconds;
 
-use crate::file::{File, Input as WrittenInput, Inputs, Program, WorkerSettings, Workers as WrittenWorkers};
+use crate::file::{File, Input as WrittenInput, Inputs, Program};
 use crate::kind::CAMPAIGN_FILE;
-use crate::model::{Attempts, Campaign, Content, Design, Input, Run, Source, Workers};
+use crate::model::{Attempts, Campaign, Content, Design, Input, Run, Source};
 
-/// Most workers of a campaign: as many nodes as a lab has at most.
-const MOST_WORKERS: u32 = 10_000;
 /// Most points of a design: beyond, their numbers no longer fit a table's column of whole numbers exactly.
 const MOST: u64 = 1 << 40;
 
@@ -80,7 +79,7 @@ fn campaign(file: &File, file_name: &str, base_dir: &Path, report: &mut Report) 
         }
     };
     let attempts = attempts(file, report);
-    let workers = workers(file.workers.as_ref(), base_dir, report);
+    let workers = workers::workers(file.workers.as_ref(), base_dir, report);
     Some(Campaign {
         name: file.campaign.as_ref().map_or_else(|| names::from_file(file_name, "campaign"), |name| name.value.clone()),
         seed: file.seed.unwrap_or(0),
@@ -162,38 +161,5 @@ fn attempts(file: &File, report: &mut Report) -> Attempts {
 fn positive(time: Option<&Spanned<Seconds>>, message: &str, report: &mut Report) {
     if let Some(time) = time.filter(|time| time.value.0 <= 0.0) {
         report.add(time.at, message, "write a longer time, or leave it out");
-    }
-}
-
-fn workers(written: Option<&WrittenWorkers>, base_dir: &Path, report: &mut Report) -> Workers {
-    let none = WorkerSettings::default();
-    let (settings, most) = match written {
-        None => (&none, None),
-        Some(WrittenWorkers::Most(most)) => (&none, Some(most)),
-        Some(WrittenWorkers::Settings(settings)) => (settings.as_ref(), settings.max.as_ref()),
-    };
-    if let Some(most) = most.filter(|most| !(1..=MOST_WORKERS).contains(&most.value)) {
-        report.add(
-            most.at,
-            format!("a campaign cannot have {} workers", most.value),
-            format!("write 1 to {MOST_WORKERS}"),
-        );
-    }
-    if let Some(cpus) = settings.cpus.as_ref().filter(|cpus| cpus.value.0 <= 0.0) {
-        report.add(cpus.at, "a worker without processor", "write for example `1 core` or `50%`");
-    }
-    let image = match &settings.image {
-        None => "host".to_owned(),
-        Some(image) if image.value == "host" => image.value.clone(),
-        Some(image) => base_dir.join(&image.value).display().to_string(),
-    };
-    positive(settings.idle.as_ref(), "a worker that ends before it begins", report);
-    Workers {
-        most: most.map(|most| most.value),
-        cpus: settings.cpus.as_ref().map_or(Cores(1.0), |cpus| cpus.value),
-        memory: settings.memory.as_ref().map(|memory| memory.value),
-        image,
-        network: settings.network.unwrap_or(false),
-        idle: settings.idle.as_ref().map_or(Seconds(10.0), |idle| idle.value),
     }
 }

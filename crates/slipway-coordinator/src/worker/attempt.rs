@@ -35,9 +35,10 @@ pub struct Worker {
     scene: Scene,
     extractor: Extractor,
     work: PathBuf,
+    out: PathBuf,
 }
 
-/// An attempt that has ended, with the objects that wait in the worker's folder `out`.
+/// An attempt that has ended, with the objects that wait in the worker's folder for them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ended {
     /// The end.
@@ -80,16 +81,17 @@ impl Failure {
 }
 
 impl Worker {
-    /// Prepares a worker that finds inputs in one folder and writes to another.
+    /// Prepares a worker that finds inputs in one folder and runs points in another. Objects of results go to `out`.
     ///
     /// # Errors
     /// Where inputs or outputs of the campaign cannot be used.
-    pub fn new(campaign: Campaign, plan: Plan, inputs: &Path, work: &Path) -> Result<Self, WorkerError> {
+    pub fn new(campaign: Campaign, plan: Plan, inputs: &Path, work: &Path, out: &Path) -> Result<Self, WorkerError> {
         let scene = Scene::new(&campaign, inputs)?;
         let extractor = Extractor::new(&campaign.outputs)?;
-        let out = work.join("out");
-        fs::create_dir_all(&out).map_err(|source| WorkerError::Folder { path: out.clone(), source })?;
-        Ok(Self { campaign, plan, scene, extractor, work: work.to_owned() })
+        for folder in [work, out] {
+            fs::create_dir_all(folder).map_err(|source| WorkerError::Folder { path: folder.to_owned(), source })?;
+        }
+        Ok(Self { campaign, plan, scene, extractor, work: work.to_owned(), out: out.to_owned() })
     }
 
     /// Runs a point, with these values or, without, those of the design. `limit` ends a program that takes longer, with all
@@ -100,7 +102,7 @@ impl Worker {
     #[must_use]
     pub fn attempt(&self, lease: Lease, values: Option<Vec<Value>>, limit: Option<Duration>) -> Ended {
         let mut usage = Usage::default();
-        let mut out = Out::new(&self.work.join("out"));
+        let mut out = Out::new(&self.out);
         let outcome = self.run(lease, values, limit, &mut usage).and_then(|()| self.results(&mut out));
         let outcome = match outcome {
             Ok(record) => Outcome::Done(record),

@@ -45,11 +45,11 @@ pub enum CallError {
 }
 
 /// Runs points until the coordinator says that there are none. `inputs` has the campaign's inputs; the worker writes below
-/// `work` alone.
+/// `work`, and objects of results to `out`, alone.
 ///
 /// # Errors
 /// Where the coordinator cannot be reached, or the campaign's inputs or outputs cannot be used.
-pub fn work(socket: &Path, inputs: &Path, work: &Path) -> Result<(), CallError> {
+pub fn work(socket: &Path, inputs: &Path, work: &Path, out: &Path) -> Result<(), CallError> {
     let mut line = Line::open(socket)?;
     let mut pulse = Line::open(socket)?;
     // A thread, since a program or the packing of its files may take hours. It ends with the process: where the coordinator
@@ -61,7 +61,7 @@ pub fn work(socket: &Path, inputs: &Path, work: &Path) -> Result<(), CallError> 
     });
     let setup: Setup = line.call("GET", SETUP, &())?;
     let (campaign, plan) = setup.read().map_err(Box::new)?;
-    let worker = Worker::new(campaign, plan, inputs, work)?;
+    let worker = Worker::new(campaign, plan, inputs, work, out)?;
     let mut turn = Turn::default();
     while let Answer::Run { leases, limit, values } = line.call("POST", TURN, &turn)? {
         let mut values = values.into_iter();

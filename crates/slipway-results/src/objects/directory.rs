@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::{
-    AtFlags, Mode, RenameFlags, Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, fstat, fsync, futimens, mkdirat,
-    renameat, renameat_with, statat, unlinkat,
+    AtFlags, Mode, RenameFlags, Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, fstat, fsync, futimens, linkat,
+    mkdirat, renameat, renameat_with, statat, unlinkat,
 };
 use rustix::io::Errno;
 use slipway_image::walk::Folder;
@@ -74,7 +74,7 @@ impl Directory {
             return Err(ObjectError::Content { digest: *digest, source });
         }
         futimens(&file, &NOW).map_err(|errno| failed(errno.into()))?;
-        let grew = match renameat_with(out, &name, drawer, &name, RenameFlags::NOREPLACE) {
+        let grew = match move_new(out, drawer, &name) {
             Ok(()) => fstat(&file).map_err(|errno| failed(errno.into()))?.st_size.cast_unsigned(),
             Err(Errno::EXIST) => return self.adopt_again(out, drawer, digest, &file),
             Err(errno) => return Err(failed(errno.into())),
@@ -100,6 +100,21 @@ impl Directory {
         unlinkat(out, &name, AtFlags::empty()).map_err(failed)?;
         Ok(0)
     }
+}
+
+/// Moves a file where no other of its name is. File systems of a network know no such rename (`EINVAL` of rename(2)): a
+/// link replaces nothing either.
+fn move_new(from: &OwnedFd, to: &OwnedFd, name: &str) -> Result<(), Errno> {
+    match renameat_with(from, name, to, name, RenameFlags::NOREPLACE) {
+        Err(Errno::INVAL | Errno::NOSYS) => link_new(from, to, name),
+        other => other,
+    }
+}
+
+/// The same by a link. A crash between both steps leaves a second name, which the next call drops.
+fn link_new(from: &OwnedFd, to: &OwnedFd, name: &str) -> Result<(), Errno> {
+    linkat(from, name, to, name, AtFlags::empty())?;
+    unlinkat(from, name, AtFlags::empty())
 }
 
 impl Storage for Directory {
@@ -175,4 +190,25 @@ fn same_file(drawer: impl AsFd, name: &str, file: &File) -> io::Result<()> {
 
 fn modified(found: &Stat) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(found.st_mtime).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_moved_by_a_link_where_no_other_is() {
+        let room = tempfile::tempdir().unwrap();
+        let folder = |name: &str| {
+            fs::create_dir(room.path().join(name)).unwrap();
+            beneath::folder(&room.path().join(name)).unwrap()
+        };
+        let (from, to) = (folder("from"), folder("to"));
+        fs::write(room.path().join("from/x"), "first").unwrap();
+        link_new(&from, &to, "x").unwrap();
+        assert!(!room.path().join("from/x").exists());
+        fs::write(room.path().join("from/x"), "second").unwrap();
+        assert_eq!(link_new(&from, &to, "x"), Err(Errno::EXIST));
+        assert_eq!(fs::read_to_string(room.path().join("to/x")).unwrap(), "first");
+    }
 }

@@ -4,13 +4,11 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use serde_json::{Map, Value, json};
-use slipway_campaign::model::{Campaign, ENGINES, PYTHON};
+use serde_json::Value;
+use slipway_campaign::model::Campaign;
 use slipway_coordinator::{Fleet, Folder};
 use slipway_document::text::printable;
 use slipway_engine::exec::{Child, Entry, ExecError, Exit, Launcher, Program, Stdio};
@@ -19,23 +17,14 @@ use slipway_engine::state::StateRoot;
 use slipway_lab::id::NodeId;
 use slipway_lab::scenario::{Kill, Order};
 use slipway_python::Environment;
-use slipway_results::Digest;
 use slipway_sys::process::ProcessId;
 
 use super::CampaignError;
+use super::layout::{self, AGENT, CALL, WORDS, WORK};
 use crate::{Event, Events, Machine, Source, StudyError};
 
-/// Where a worker finds its socket.
-pub(super) const CALL: &str = "/campaign/call";
-/// Folder of inputs in a worker's node.
-pub(super) const INPUTS: &str = "/campaign/inputs";
-/// Folder in a worker's node that the worker may write to.
-pub(super) const WORK: &str = "/campaign/work";
-/// The file in there with a worker's reason to end.
-pub(super) const WORDS: &str = "error";
 /// Bytes of it that are read.
 const MOST_WORDS: u64 = 4096;
-const AGENT: &str = "/run/slipway/agent";
 
 /// The nodes of a campaign's workers: `w1`, `w2`, …
 pub(super) struct Nodes<'a> {
@@ -77,7 +66,7 @@ impl<'a> Nodes<'a> {
         for worker in 1..=most {
             folder.make_worker(worker)?;
         }
-        let name = lab_name(campaign, folder.path());
+        let name = layout::lab_name(campaign, folder.path());
         let source = Source::new(&name, lab_file(&name, campaign, folder, environment, most).to_string(), "/");
         let lab = source.lab()?;
         events(Event::LabStarting { lab: &name });
@@ -134,6 +123,25 @@ impl<'a> Nodes<'a> {
         }
     }
 
+    /// Starts a worker in its node, which is made anew where it has ended.
+    fn start_one(&mut self, worker: u32) -> io::Result<OwnedFd> {
+        let _ = std::fs::remove_file(self.folder.work(worker).join(WORDS));
+        self.revive(self.node(worker))?;
+        let child = match self.launch(worker)? {
+            // Somebody froze a node without a worker. It ends as the node of a silent worker does.
+            Err(ExecError::Frozen(_)) => {
+                self.kill(worker)?;
+                self.revive(self.node(worker))?;
+                self.launch(worker)?
+            }
+            launched => launched,
+        };
+        let child = child.map_err(io::Error::other)?;
+        let pidfd = child.as_fd().try_clone_to_owned()?;
+        self.workers.insert(worker, Worker { child, is_reaped: false });
+        Ok(pidfd)
+    }
+
     /// Starts the worker's program in its node.
     fn launch(&self, worker: u32) -> io::Result<Result<Child, ExecError>> {
         let program = Program { argv: vec![AGENT.into(), "worker".into()], ..Program::default() };
@@ -175,79 +183,24 @@ impl<'a> Nodes<'a> {
     }
 }
 
-/// Characters of a campaign's name in its lab's name, which has 32 at most.
-const NAME: usize = 16;
-/// Digits of the folder's digest in there.
-const DIGITS: usize = 6;
-
-/// The lab of a campaign's workers. Campaigns of one name in two folders have labs of their own.
-pub(super) fn lab_name(campaign: &Campaign, folder: &Path) -> String {
-    // Another path to the same folder gives the same name. A folder that is not there yet has no lab.
-    let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
-    let digest = Digest::of(folder.as_os_str().as_bytes()).to_string();
-    let name: String = campaign.name.chars().take(NAME).collect();
-    format!("campaign-{name}-{}", &digest[..DIGITS])
-}
-
 fn node_name(worker: u32) -> String {
     format!("w{worker}")
 }
 
 /// The lab file of workers.
 fn lab_file(name: &str, campaign: &Campaign, folder: &Folder, environment: Option<&Environment>, most: u32) -> Value {
-    let workers = &campaign.workers;
-    let mut nodes = Map::new();
-    for worker in 1..=most {
-        let mount = |path: std::path::PathBuf, target: &str| json!(format!("{}:{target}", path.display()));
-        let mut mounts = vec![
-            mount(folder.call(worker), &format!("{CALL}:ro")),
-            mount(folder.inputs(), &format!("{INPUTS}:ro")),
-            mount(folder.work(worker), WORK),
-        ];
-        if let Some(environment) = environment {
-            mounts.push(mount(folder.engine(), &format!("{ENGINES}:ro")));
-            mounts.push(mount(environment.folder().to_owned(), &format!("{PYTHON}:ro")));
-        }
-        let mut settings = json!({
-            "image": if workers.image == "host" { "host" } else { "campaign" },
-            "cpu": format!("{} cores", workers.cpus.0),
-            "mounts": mounts,
-        });
-        if let Some(memory) = workers.memory {
-            settings["memory"] = json!(format!("{}B", memory.0));
-        }
-        nodes.insert(node_name(worker), settings);
-    }
-    let mut lab = json!({"lab": name, "nodes": nodes});
-    if workers.image != "host" {
-        lab["images"] = json!({"campaign": workers.image});
-    }
-    if workers.network {
-        lab["hosts"] = json!("machine");
-        lab["networks"] = json!({"net": "host"});
-    } else {
-        lab["networks"] = json!({});
-    }
-    lab
+    let node = |worker| {
+        let mut mounts = layout::shared(folder, environment);
+        mounts.push(layout::mount(&folder.call(worker), &format!("{CALL}:ro")));
+        mounts.push(layout::mount(&folder.work(worker), WORK));
+        (node_name(worker), mounts)
+    };
+    layout::lab(name, campaign, (1..=most).map(node))
 }
 
 impl Fleet for Nodes<'_> {
-    fn start(&mut self, worker: u32) -> io::Result<OwnedFd> {
-        let _ = std::fs::remove_file(self.folder.work(worker).join(WORDS));
-        self.revive(self.node(worker))?;
-        let child = match self.launch(worker)? {
-            // Somebody froze a node without a worker. It ends as the node of a silent worker does.
-            Err(ExecError::Frozen(_)) => {
-                self.kill(worker)?;
-                self.revive(self.node(worker))?;
-                self.launch(worker)?
-            }
-            launched => launched,
-        };
-        let child = child.map_err(io::Error::other)?;
-        let pidfd = child.as_fd().try_clone_to_owned()?;
-        self.workers.insert(worker, Worker { child, is_reaped: false });
-        Ok(pidfd)
+    fn start(&mut self, workers: &[u32], _start: u64) -> io::Result<Vec<OwnedFd>> {
+        workers.iter().map(|&worker| self.start_one(worker)).collect()
     }
 
     fn end(&mut self, worker: u32) -> String {

@@ -6,7 +6,7 @@ use serde::Serialize;
 use slipway_coordinator::Folder;
 use slipway_coordinator::store::{Counts, History as _, Point, PointState, Spent, Sqlite, State, Step, Store as _};
 
-use super::{CampaignError, Study, nodes, results};
+use super::{CampaignError, Study, layout, results};
 
 /// Failures that are told.
 const LATEST: usize = 5;
@@ -18,7 +18,7 @@ pub struct Standing {
     pub campaign: String,
     /// Its folder.
     pub folder: PathBuf,
-    /// The lab of its workers, while it runs.
+    /// The lab of its workers, while it runs; on Slurm, the name of their jobs.
     pub lab: String,
     /// Its state.
     pub state: State,
@@ -66,7 +66,7 @@ impl Standing {
         Ok(Self {
             campaign: study.campaign.name.clone(),
             folder: study.folder().to_owned(),
-            lab: nodes::lab_name(&study.campaign, study.folder()),
+            lab: layout::lab_name(&study.campaign, study.folder()),
             state,
             runs,
             counts,

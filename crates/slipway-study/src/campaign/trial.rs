@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use slipway_campaign::model::{Campaign, Content, EngineKind, Source};
+use slipway_campaign::model::{Campaign, Content, EngineKind, Input, Source};
 use slipway_coordinator::Folder;
 use slipway_document::FileError;
 use slipway_energyplus::idf::Idf;
@@ -13,7 +13,8 @@ use slipway_engine::exec::Program;
 
 use super::CampaignError;
 use super::engine::{EngineError, WEATHER};
-use super::nodes::{self, Nodes};
+use super::layout;
+use super::nodes::Nodes;
 use crate::StudyError;
 
 /// The file in a campaign's folder that says for how many points of the design this was done.
@@ -29,21 +30,15 @@ pub(super) fn run(
     points: u64,
     folder: &Folder,
 ) -> Result<(), CampaignError> {
-    let is_energyplus =
-        campaign.run.engine.as_ref().is_some_and(|engine| matches!(engine.kind, EngineKind::EnergyPlus { .. }));
-    let input = campaign.inputs.iter().find(|input| matches!(input.content, Content::Model(_)));
+    let Some(input) = wanted(campaign, points, folder) else { return Ok(()) };
     let (tried, points) = (folder.path().join(TRIED), points.to_string());
-    let Some(input) = input.filter(|_| is_energyplus) else { return Ok(()) };
-    if fs::read_to_string(&tried).is_ok_and(|before| before == points) {
-        return Ok(());
-    }
     let room = folder.work(1).join(ROOM);
     let names = lay_out(&room, ends)?;
     // The command of an engine is the same at each point.
     let words = campaign.run.command.iter().map(|word| word.fill(&[]));
     let program = Program {
         argv: words.chain(["--try".to_owned()]).chain(names).map(Into::into).collect(),
-        workdir: Some(Path::new(nodes::WORK).join(ROOM)),
+        workdir: Some(Path::new(layout::WORK).join(ROOM)),
         ..Program::default()
     };
     let (is_good, words) = nodes.run(&program).map_err(StudyError::io("try the model in a worker's node"))?;
@@ -59,13 +54,26 @@ pub(super) fn run(
     Ok(fs::write(&tried, points).map_err(FileError::of("write", &tried)).map_err(EngineError::from)?)
 }
 
+/// Whether this look is still to be taken.
+pub(super) fn is_wanted(campaign: &Campaign, points: u64, folder: &Folder) -> bool {
+    wanted(campaign, points, folder).is_some()
+}
+
+/// The model to look at; `None` without one, and where it was looked at.
+fn wanted<'a>(campaign: &'a Campaign, points: u64, folder: &Folder) -> Option<&'a Input> {
+    let engine = campaign.run.engine.as_ref()?;
+    let input = campaign.inputs.iter().find(|input| matches!(input.content, Content::Model(_)))?;
+    let was_tried = || fs::read_to_string(folder.path().join(TRIED)).is_ok_and(|before| before == points.to_string());
+    (matches!(engine.kind, EngineKind::EnergyPlus { .. }) && !was_tried()).then_some(input)
+}
+
 /// Writes the models and links the weather file. Returns the models' names.
 fn lay_out(room: &Path, models: Vec<Idf>) -> Result<Vec<String>, EngineError> {
     // One that was interrupted may have left something.
     let _ = fs::remove_dir_all(room);
     fs::create_dir_all(room).map_err(FileError::of("make", room))?;
     let weather = room.join(WEATHER);
-    symlink(Path::new(nodes::INPUTS).join(WEATHER), &weather).map_err(FileError::of("make", &weather))?;
+    symlink(Path::new(layout::INPUTS).join(WEATHER), &weather).map_err(FileError::of("make", &weather))?;
     let write = |(number, model): (usize, Idf)| {
         let name = format!("{number}.idf");
         let path = room.join(&name);

@@ -15,6 +15,7 @@ mod run;
 mod serve;
 mod status;
 mod watch;
+mod worker;
 
 use std::path::{Path, PathBuf};
 
@@ -74,6 +75,8 @@ enum What {
     Serve(serve::Args),
     Token(serve::Token),
     Schema(init::Schema),
+    #[command(hide = true)]
+    Worker(worker::Args),
 }
 
 impl Args {
@@ -103,6 +106,7 @@ impl Args {
             What::Serve(args) => args.run(context),
             What::Token(args) => args.run(context),
             What::Schema(args) => args.run(context),
+            What::Worker(args) => args.run(context),
         }
     }
 }

@@ -11,6 +11,7 @@ pub mod machines;
 pub mod rdma;
 pub mod ring;
 pub mod slurm;
+pub mod storm;
 pub mod verbs;
 
 use std::fs::File;

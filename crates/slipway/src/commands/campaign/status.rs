@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
-use slipway_campaign::model::Campaign;
+use slipway_campaign::model::{Campaign, Place};
 use slipway_coordinator::store::{FailureKind, Filter, Point, PointState, State, Store as _};
 use slipway_document::text::{printable, printable_json};
 use slipway_study::campaign::{Baseline, CampaignError, Standing, results};
@@ -61,7 +61,8 @@ fn text(campaign: &Campaign, standing: &Standing) -> String {
         format!("{:.1} s for results, {:.1} s lost, {:.1} s idle; a fixed number would have taken {:.1} s", spent.used, spent.lost, spent.idle, spent.fixed),
     ));
     if standing.runs {
-        facts.push(("lab", standing.lab.clone()));
+        let of = if campaign.workers.place == Place::Here { "lab" } else { "jobs" };
+        facts.push((of, standing.lab.clone()));
     }
     facts.push(("folder", standing.folder.display().to_string()));
     view::facts(&facts)
@@ -113,6 +114,9 @@ pub(super) fn word<T: DeserializeOwned>(word: &str) -> Result<T, String> {
 /// List points that workers had, with the reason of failures
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
+A point is listed once a worker had it. The exit code is 4 where the campaign has
+no point as high as --from.
+
 Examples:
   slipway campaign points --state failed
   slipway campaign points --from 1000 --limit 50
@@ -134,9 +138,15 @@ impl Points {
     /// Prints page by page: a campaign may have a million points.
     pub(super) fn run(self, context: &Context) -> Result<Exit, Failure> {
         let store = results::store(&self.which.open()?)?;
+        let counts = store.counts().map_err(CampaignError::from)?;
+        if self.from >= counts.points {
+            let range = counts.points.checked_sub(1).map_or_else(String::new, |last| format!(", 0 to {last}"));
+            let account = format!("find point {}: the campaign has {} points{range}", self.from, counts.points);
+            return Err(Failure::new(Exit::NotFound, &account));
+        }
         let filter = Filter { state: self.choice.state, failure: self.choice.failure, points: Vec::new() };
         let (mut from, mut left) = (self.from, self.limit.unwrap_or(u64::MAX));
-        let mut table = List { context, begun: false };
+        let mut table = List { context, begun: false, from, waiting: counts.waiting };
         loop {
             let most = usize::try_from(left).unwrap_or(usize::MAX).min(PAGE);
             let page = store.points(&filter, from, most).map_err(CampaignError::from)?;
@@ -154,6 +164,10 @@ impl Points {
 struct List<'a> {
     context: &'a Context,
     begun: bool,
+    /// The first point that was asked for.
+    from: u64,
+    /// Points that wait.
+    waiting: u64,
 }
 
 impl List<'_> {
@@ -187,7 +201,9 @@ impl List<'_> {
             (false, true) => Ok(()),
             (false, false) => {
                 if !self.context.global.quiet {
-                    eprintln!("no point that workers had is among these");
+                    let from = if self.from > 0 { format!(" from {} on", self.from) } else { String::new() };
+                    let waiting = view::count(self.waiting, "point");
+                    eprintln!("no point{from} that a worker had is among these; {waiting} of the campaign wait");
                 }
                 Ok(())
             }
