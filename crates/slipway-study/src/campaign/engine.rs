@@ -70,6 +70,9 @@ pub enum EngineError {
         /// Its version.
         version: String,
     },
+    /// The model is none of OpenStudio's.
+    #[error("use the model {}: it has no `OS:Version`, so it is no OpenStudio model\nHint: save it with OpenStudio; a model of EnergyPlus' own (IDF) runs by `energyplus:`", .0.display())]
+    Foreign(PathBuf),
     /// The weather file.
     #[error("use the weather file {}: {source}", path.display())]
     Weather {
@@ -198,9 +201,18 @@ fn at_ends(changes: &Model, plan: &Plan, path: &Path) -> Result<Vec<Idf>, Engine
     if let Some(version) = version.filter(|version| !is_version(version)) {
         return Err(EngineError::Version { path: path.to_owned(), version: version.to_owned() });
     }
+    if changes.reports.is_none() {
+        is_openstudio(&model, path)?;
+    }
     let edit = Edit::new(model, changes).map_err(failed)?;
     let at = |values: &Vec<Value>| Idf::parse(edit.text(values)?);
     plan.ends().iter().map(at).collect::<Result<_, _>>().map_err(failed)
+}
+
+/// Refuses a model that OpenStudio would not load: each of its own names the version that wrote it.
+fn is_openstudio(model: &Idf, path: &Path) -> Result<(), EngineError> {
+    let is_one = model.of_class("OS:Version").next().is_some();
+    if is_one { Ok(()) } else { Err(EngineError::Foreign(path.to_owned())) }
 }
 
 /// Tells where the weather file is of another place than the models. A study may want that; nobody wants it unawares.

@@ -4,6 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use slipway_document::{FileError, suggest};
+use slipway_energyplus::idf::Idf;
+use slipway_energyplus::weather;
 use slipway_openstudio::osw::{Step, Workflow};
 
 use super::EngineError;
@@ -25,9 +27,7 @@ pub(super) fn files(path: &Path) -> Result<Vec<(PathBuf, PathBuf)>, EngineError>
     let failed = |what| EngineError::Workflow { path: path.to_owned(), what };
     let mut found = vec![(PathBuf::from("in.osw"), path.to_owned())];
     for name in workflow.seed_file.iter().chain(&workflow.weather_file) {
-        let places =
-            workflow.file_paths.iter().map(String::as_str).chain(FILES).map(|place| folder.join(place).join(name));
-        let file = places.into_iter().find(|place| place.is_file());
+        let file = place_of(&workflow, folder, name);
         let file =
             file.ok_or_else(|| failed(format!("its file {name} is not there\nHint: add its folder to `file_paths`")))?;
         let last = Path::new(name).file_name().unwrap_or_default();
@@ -54,6 +54,12 @@ pub(super) fn files(path: &Path) -> Result<Vec<(PathBuf, PathBuf)>, EngineError>
     Ok(found)
 }
 
+/// The place of a file that the workflow names.
+fn place_of(workflow: &Workflow, folder: &Path, name: &str) -> Option<PathBuf> {
+    let places = workflow.file_paths.iter().map(String::as_str).chain(FILES);
+    places.map(|place| folder.join(place).join(name)).find(|place| place.is_file())
+}
+
 /// Refuses files that are not below the workflow's folder: a workflow from elsewhere could name any file of this machine.
 fn within(folder: &Path, found: &[(PathBuf, PathBuf)]) -> Result<(), String> {
     let root = folder.canonicalize().map_err(|error| format!("its folder: {error}"))?;
@@ -77,13 +83,25 @@ fn measure(workflow: &Workflow, folder: &Path, step: &Step) -> Result<PathBuf, S
     })
 }
 
-/// Looks for steps that cannot run here, and for arguments of steps that there are not.
+/// Looks for a seed or weather file that OpenStudio could not read, for steps that cannot run here, and for arguments of
+/// steps that there are not.
 pub(super) fn check(path: &Path, arguments: &[(String, String)]) -> Result<(), EngineError> {
     let workflow = read(path)?;
     let folder = path.parent().unwrap_or(Path::new("."));
     let failed = |what: String| EngineError::Workflow { path: path.to_owned(), what };
-    if workflow.weather_file.is_none() {
+    let Some(weather) = &workflow.weather_file else {
         return Err(failed("it names no `weather_file`".to_owned()));
+    };
+    if let Some(file) = workflow.seed_file.as_ref().and_then(|name| place_of(&workflow, folder, name)) {
+        let text = fs::read(&file).map_err(FileError::of("read", &file))?;
+        let model = Idf::parse(String::from_utf8_lossy(&text).into_owned());
+        super::is_openstudio(&model.map_err(|source| EngineError::Model { path: file.clone(), source })?, &file)?;
+    }
+    // The workflow's run period may be shorter than the year.
+    if let Some(file) = place_of(&workflow, folder, weather) {
+        let text = fs::read(&file).map_err(FileError::of("read", &file))?;
+        weather::check(&String::from_utf8_lossy(&text), false)
+            .map_err(|source| EngineError::Weather { path: file, source })?;
     }
     let ruby: Vec<&str> = workflow
         .steps
@@ -110,4 +128,50 @@ pub(super) fn check(path: &Path, arguments: &[(String, String)]) -> Result<(), E
 fn has_program(name: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(name).is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WEATHER: &str = "LOCATION,Here,-,-,-,0,52,13,1,50\nDATA PERIODS,1,1,Data,Sunday,1/1,1/1\n";
+
+    /// A workflow with a seed and a weather file, and a measure in Python.
+    fn workflow(seed: &str, weather: &str) -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("in.osw");
+        let text = r#"{"seed_file": "a.osm", "weather_file": "a.epw", "steps": [{"measure_dir_name": "m"}]}"#;
+        fs::create_dir_all(folder.path().join("measures/m")).unwrap();
+        for (name, text) in [("in.osw", text), ("a.osm", seed), ("a.epw", weather), ("measures/m/measure.py", "")] {
+            fs::write(folder.path().join(name), text).unwrap();
+        }
+        (folder, path)
+    }
+
+    #[test]
+    fn a_workflow_is_refused_for_what_openstudio_could_not_read() {
+        let good = "OS:Version,\n  {1},\n  3.11.0;\n";
+        let words = |seed: &str, weather: &str| {
+            let (_folder, path) = workflow(seed, weather);
+            check(&path, &[]).map_or_else(|error| error.to_string(), |()| "good".to_owned())
+        };
+        assert_eq!(words(good, WEATHER), "good");
+        assert!(words("OS:Version,\n  {1}", WEATHER).contains("a.osm"), "an object without its end");
+        assert!(words("", WEATHER).contains("no OpenStudio model"));
+        assert!(words("Version,25.2;", WEATHER).contains("no OpenStudio model"));
+        assert!(words(good, "year,month\n").contains("a.epw"));
+    }
+
+    #[test]
+    fn a_workflow_is_refused_without_its_files_and_measures() {
+        let (folder, path) = workflow("OS:Version,\n  {1},\n  3.11.0;\n", WEATHER);
+        assert_eq!(files(&path).unwrap().len(), 4);
+        for (name, what) in
+            [("measures/m/measure.py", "its measure m"), ("a.epw", "its file a.epw"), ("a.osm", "its file a.osm")]
+        {
+            fs::remove_file(folder.path().join(name)).unwrap();
+            let words = files(&path).unwrap_err().to_string();
+            assert!(words.contains(what), "{words}");
+        }
+    }
 }
