@@ -10,8 +10,9 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
+use common::storm::{self, Blow, agents, descendants};
 use common::{Inventory, Place, as_before, await_that, told};
-use rand::{RngExt as _, SeedableRng as _};
+use rand::RngExt as _;
 use rand_chacha::ChaCha8Rng;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -85,7 +86,7 @@ impl Campaign {
 
     /// Waits for the end of what a dead coordinator leaves.
     #[track_caller]
-    fn settles(&self) {
+    fn settles(&self) -> &Self {
         let lock = self.folder().join("lock");
         let holders = || {
             let all = fs::read_dir("/proc").expect("/proc can be read").flatten();
@@ -104,6 +105,7 @@ impl Campaign {
             assert!(std::time::Instant::now() < deadline, "{}: {:#?}", self.status(), holders());
             sleep(Duration::from_millis(20));
         }
+        self
     }
 
     /// Runs what is left, and looks at everything: exactly one result a point, and no contradiction.
@@ -159,105 +161,34 @@ impl Drop for Campaign {
     }
 }
 
-/// A process that descends from another one.
-struct Process {
-    pid: Pid,
-    parent: i32,
-    name: String,
-}
-
-/// All descendants of a process.
-fn descendants(of: Pid) -> Vec<Process> {
-    let all: Vec<(i32, Process)> = fs::read_dir("/proc")
-        .expect("/proc can be read")
-        .flatten()
-        .filter_map(|entry| {
-            let pid = Pid::from_raw(entry.file_name().to_str()?.parse().ok()?)?;
-            let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
-            let (head, tail) = stat.rsplit_once(')')?;
-            let parent = tail.split_whitespace().nth(1)?.parse().ok()?;
-            Some((parent, Process { pid, parent, name: head.split_once('(')?.1.to_owned() }))
-        })
-        .collect();
-    let mut found = vec![of.as_raw_nonzero().get()];
-    let mut descendants = Vec::new();
-    let mut rest = all;
-    loop {
-        let (near, far): (Vec<_>, Vec<_>) = rest.into_iter().partition(|(parent, _)| found.contains(parent));
-        if near.is_empty() {
-            return descendants;
-        }
-        found = near.iter().map(|(_, process)| process.pid.as_raw_nonzero().get()).collect();
-        descendants.extend(near.into_iter().map(|(_, process)| process));
-        rest = far;
-    }
-}
-
-/// The workers. A child of a worker has the worker's name too, until it executes the program.
-fn agents(run: &Child) -> Vec<Pid> {
-    let all: Vec<Process> =
-        descendants(Pid::from_child(run)).into_iter().filter(|process| process.name == "agent").collect();
-    let pids: Vec<i32> = all.iter().map(|process| process.pid.as_raw_nonzero().get()).collect();
-    all.into_iter().filter(|process| !pids.contains(&process.parent)).map(|process| process.pid).collect()
-}
-
 /// Kills workers, programs, nodes, the lab and the coordinator at random moments, fills storage up, pauses and cancels.
 fn storm(kills: u32, points: u32, seed: u64) {
-    eprintln!("seed {seed}");
-    let mut random = ChaCha8Rng::seed_from_u64(seed);
     let campaign = Campaign::new(points, POINTS);
     let before = Inventory::of(&campaign.place);
-    let mut run = campaign.started();
-    let (mut killed, mut by_kind) = (0, [0; 5]);
-    while killed < kills {
-        // The moment of a fault is what is drawn.
-        sleep(Duration::from_millis(random.random_range(0..400)));
-        if let Some(status) = run.try_wait().expect("it can be asked") {
-            assert!(campaign.count("waiting") + campaign.count("running") > 0, "more points are needed: {status}");
-            campaign.settles();
-            run = campaign.start();
-            continue;
-        }
-        let kind = random.random_range(0..10);
-        let victim = match kind {
-            0..=2 => agents(&run).first().copied(),
-            3..=5 => {
-                let all = descendants(Pid::from_child(&run));
-                (!all.is_empty()).then(|| all[random.random_range(0..all.len())].pid)
-            }
-            6 | 7 => Some(Pid::from_child(&run)),
-            8 => {
-                let filler = campaign.fill();
-                sleep(Duration::from_millis(random.random_range(0..400)));
-                fs::remove_file(filler).expect("it is there");
-                killed += 1;
-                by_kind[3] += 1;
-                None
-            }
-            _ => {
-                // These are commands and not kills: they may come at any time too, and find a lab that goes down.
-                let _ = campaign.place.slipway(["campaign", ["pause", "cancel"][random.random_range(0..2)]]).output();
-                sleep(Duration::from_millis(random.random_range(0..200)));
-                let _ = campaign.place.slipway(["campaign", "resume"]).output();
-                by_kind[4] += 1;
-                None
-            }
-        };
-        if let Some(victim) = victim
-            && kill_process(victim, Signal::KILL).is_ok()
-        {
-            killed += 1;
-            by_kind[[0, 0, 0, 1, 1, 1, 2, 2][kind]] += 1;
-        }
-    }
-    let status = campaign.status();
-    let [workers, any, coordinators, full, commands] = by_kind;
-    eprintln!(
-        "killed: {workers} workers, {any} others below, {coordinators} coordinators; storage full {full} times; {commands} commands"
-    );
-    eprintln!("then: {status}");
-    let _ = run.kill();
-    run.wait().expect("it can be awaited");
+    let full = |random: &mut ChaCha8Rng, _: &Child| {
+        let filler = campaign.fill();
+        storm::pause(random, 400);
+        fs::remove_file(filler).expect("it is there");
+        true
+    };
+    // These are commands and not kills: they may come at any time too, and find a lab that goes down.
+    let command = |random: &mut ChaCha8Rng, _: &Child| {
+        let _ = campaign.place.slipway(["campaign", ["pause", "cancel"][random.random_range(0..2)]]).output();
+        storm::pause(random, 200);
+        let _ = campaign.place.slipway(["campaign", "resume"]).output();
+        false
+    };
+    let blows = [
+        Blow::new("workers", 3, |_, run| agents(run).first().is_some_and(|&agent| storm::kill(agent))),
+        Blow::new("others below", 3, |random, run| storm::kill_any(random, &descendants(Pid::from_child(run)))),
+        Blow::new("coordinators", 2, |_, run| storm::kill(Pid::from_child(run))),
+        Blow::new("times full storage", 1, full),
+        Blow::new("commands", 1, command),
+    ];
+    let left = || campaign.count("waiting") + campaign.count("running");
+    let first = campaign.started();
+    storm::rage(kills, seed, first, &|| campaign.settles().start(), &left, &blows);
+    eprintln!("then: {}", campaign.status());
     campaign.settles();
     campaign.ends_well(points.into());
     as_before(&campaign.place, &before, "nothing is left but the campaign's folder");

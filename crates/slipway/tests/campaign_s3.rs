@@ -5,13 +5,16 @@ mod common;
 #[path = "campaign_s3/server.rs"]
 mod server;
 
+use std::cell::RefCell;
 use std::fs;
 use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
+use common::storm::{self, Blow, agents, descendants};
 use common::{Inventory, Place, as_before, await_that, told};
+use rand_chacha::ChaCha8Rng;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use server::{ID, SECRET, Server};
@@ -22,6 +25,7 @@ use slipway_results::objects::{self, ObjectError, Out, Remote, Storage as _};
 
 /// Points that leave a value, a series and files. All leave `same.txt` with the same content, and look for the key.
 const POINTS: &str = "\
+attempts: 100
 run: [sh, -c, 'sleep 0.05; echo same > same.txt; echo {x} > out.txt; echo t,v > s.csv; echo 1,{x} >> s.csv;
   cat /proc/[0-9]*/environ > seen 2> /dev/null; env >> seen; echo value {x} leaks $(grep -ac that-nobody-may-see seen); rm seen']
 variables: {x: {integer: [1, 1000000]}}
@@ -210,6 +214,63 @@ fn the_program_that_speaks_s3_may_be_killed() {
 #[test]
 fn a_frozen_program_that_speaks_s3_gets_a_successor() {
     goes_on_after(Signal::STOP, &[2]);
+}
+
+/// Kills the server, the program that speaks S3, workers and the coordinator at random moments. The server comes back.
+fn storm(kills: u32, points: u32, seed: u64) {
+    let mut campaign = Campaign::new(points);
+    let server = RefCell::new(campaign.server.take());
+    let before = Inventory::of(&campaign.place);
+    let start = || {
+        let run = campaign.slipway(["run", "--json"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        run.expect("slipway can be started")
+    };
+    let again = || {
+        // A dead coordinator's lab goes down first.
+        await_that("the campaign is at rest", || {
+            let output = campaign.slipway(["status", "--json"]).output().expect("slipway can be started");
+            let status: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+            status["runs"] == false
+        });
+        start()
+    };
+    let restart = |random: &mut ChaCha8Rng, _: &Child| {
+        drop(server.borrow_mut().take());
+        storm::pause(random, 1000);
+        *server.borrow_mut() = Some(Server::start(&campaign.place.path().join("s3"), campaign.port));
+        true
+    };
+    let speaker = |random: &mut ChaCha8Rng, run: &Child| {
+        let mut all = descendants(Pid::from_child(run));
+        all.retain(|process| process.name == PROGRAM);
+        storm::kill_any(random, &all)
+    };
+    let blows = [
+        Blow::new("servers", 2, restart),
+        Blow::new("programs that speak S3", 3, speaker),
+        Blow::new("workers", 2, |_, run| agents(run).first().is_some_and(|&agent| storm::kill(agent))),
+        Blow::new("others below", 2, |random, run| storm::kill_any(random, &descendants(Pid::from_child(run)))),
+        Blow::new("coordinators", 1, |_, run| storm::kill(Pid::from_child(run))),
+    ];
+    let first = start();
+    await_that("points have results", || campaign.count("done") > 0);
+    storm::rage(kills, seed, first, &again, &|| campaign.count("waiting") + campaign.count("running"), &blows);
+    let output = again().wait_with_output().expect("it can be awaited");
+    assert!(output.status.success(), "{}: {}", output.status, campaign.run(["status"]));
+    campaign.is_whole(points.into());
+    as_before(&campaign.place, &before, "nothing is left but the campaign's folder");
+}
+
+#[test]
+fn nothing_is_lost_in_kills_of_server_program_workers_and_coordinator() {
+    storm(8, 120, 1);
+}
+
+#[test]
+#[ignore = "takes minutes; `make test-long` runs it"]
+fn nothing_is_lost_in_a_hundred_kills() {
+    let seed = std::env::var("SLIPWAY_SEED").map_or(2, |seed| seed.parse().expect("a number"));
+    storm(100, 1500, seed);
 }
 
 /// Sends a signal to the program when so many points are done.
