@@ -146,10 +146,14 @@ impl Line {
         }
     }
 
+    /// The end of a request. A long one has the program say from time to time that it lives.
     fn done(&mut self) -> Result<u64, ObjectError> {
-        match self.hear()? {
-            Told::Done(grew) => Ok(grew),
-            told => Err(self.unexpected(told)),
+        loop {
+            match self.hear()? {
+                Told::Done(grew) => return Ok(grew),
+                Told::Working => {}
+                told => return Err(self.unexpected(told)),
+            }
         }
     }
 
