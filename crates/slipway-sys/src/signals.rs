@@ -20,6 +20,19 @@ pub fn reset() -> io::Result<()> {
     Ok(())
 }
 
+/// Ignores signals from now on, in this process and in all that it clones. A child about to exec puts them back ([`reset`]).
+///
+/// # Errors
+/// As `sigaction(2)`: for `SIGKILL` and `SIGSTOP`.
+#[allow(unsafe_code)]
+pub fn ignore(signals: &[Signal]) -> io::Result<()> {
+    for &each in signals {
+        // SAFETY: to ignore a signal runs no code of this process.
+        unsafe { signal(each, SigHandler::SigIgn) }?;
+    }
+    Ok(())
+}
+
 /// Signals taken from a descriptor instead of by a handler, from when this is made until it is dropped.
 #[derive(Debug)]
 pub struct Taken {

@@ -71,15 +71,16 @@ pub(super) struct Attention<'a> {
 }
 
 impl<'a> Attention<'a> {
-    /// From here on, signals that would end this process end the job.
+    /// From here on, signals that would end this process end the job, and those that mean what a program likes go to its
+    /// programs.
     pub(super) fn new(
         nodes: Nodes<'a>,
         folder: &'a Path,
         service: Option<Service>,
         deadline: Option<Instant>,
     ) -> Result<Self, JobError> {
-        let signals =
-            Taken::new(&[Number::SIGINT, Number::SIGTERM, Number::SIGHUP]).map_err(JobError::io("take signals"))?;
+        let taken = [Number::SIGINT, Number::SIGTERM, Number::SIGHUP, Number::SIGUSR1, Number::SIGUSR2];
+        let signals = Taken::new(&taken).map_err(JobError::io("take signals"))?;
         let (started, exits, phase) = (Vec::new(), Vec::new(), Phase::Running);
         Ok(Self { nodes, folder, signals, service, deadline, started, exits, phase })
     }
@@ -235,14 +236,10 @@ impl<'a> Attention<'a> {
         match token {
             Token::Signal => {
                 while let Some(signal) = self.signals.take()? {
-                    // Named signals are small numbers.
-                    let ended = Ended::Signal(u8::try_from(signal as i32).unwrap_or(0));
-                    match self.phase {
-                        Phase::Running => self.ask_to_end(ended)?,
-                        // Asked twice: at once.
-                        Phase::Ending(first, _) => self.end_by_force(first)?,
-                        Phase::Killed(first) => self.phase = Phase::Left(first),
-                        Phase::Left(_) => {}
+                    match signal {
+                        Number::SIGUSR1 => self.signal_all(Signal::USR1)?,
+                        Number::SIGUSR2 => self.signal_all(Signal::USR2)?,
+                        _ => self.end(signal)?,
                     }
                 }
             }
@@ -279,10 +276,30 @@ impl<'a> Attention<'a> {
         }
     }
 
-    fn ask_to_end(&mut self, ended: Ended) -> io::Result<()> {
-        for started in self.started.iter().filter(|started| !started.ended) {
-            self.nodes.signal(&started.process, Signal::TERM)?;
+    /// Ends the job, at once where the user asks again.
+    fn end(&mut self, signal: Number) -> io::Result<()> {
+        // Named signals are small numbers.
+        let ended = Ended::Signal(u8::try_from(signal as i32).unwrap_or(0));
+        match self.phase {
+            Phase::Running => self.ask_to_end(ended),
+            Phase::Ending(first, _) => self.end_by_force(first),
+            Phase::Killed(first) => {
+                self.phase = Phase::Left(first);
+                Ok(())
+            }
+            Phase::Left(_) => Ok(()),
         }
+    }
+
+    fn signal_all(&mut self, signal: Signal) -> io::Result<()> {
+        for started in self.started.iter().filter(|started| !started.ended) {
+            self.nodes.signal(&started.process, signal)?;
+        }
+        Ok(())
+    }
+
+    fn ask_to_end(&mut self, ended: Ended) -> io::Result<()> {
+        self.signal_all(Signal::TERM)?;
         self.phase = Phase::Ending(ended, Instant::now() + GRACE);
         Ok(())
     }

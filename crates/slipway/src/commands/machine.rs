@@ -3,6 +3,9 @@
 use std::io::{BufReader, stdin, stdout};
 use std::os::fd::{AsFd as _, BorrowedFd};
 
+use nix::sys::signal::Signal;
+use slipway_sys::signals::ignore;
+
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -25,6 +28,9 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
         labs::need_privilege()?;
+        // A batch system warns all processes of a job alike (`sbatch --signal`). The warning is for programs in nodes, and
+        // the lab outlives it.
+        ignore(&[Signal::SIGUSR1, Signal::SIGUSR2]).map_err(Failure::io("ignore signals"))?;
         if self.job {
             let own = |descriptor: BorrowedFd<'_>| descriptor.try_clone_to_owned();
             let pipes = own(stdin().as_fd()).and_then(|input| Ok((input, own(stdout().as_fd())?)));
