@@ -20,7 +20,7 @@ pub(crate) fn of_lab(dir: &LabDir) -> Result<Hierarchy, CgroupError> {
 }
 
 /// The same for one that is made: below the group of the Slurm job that this machine is part of. Its nodes use
-/// no more than the job may.
+/// no more than the job may, and what they use is the job's.
 pub(crate) fn of_new(lab: &Lab, dir: &LabDir) -> Result<Hierarchy, CgroupError> {
     let everywhere = Hierarchy::detect()?;
     let Some(job) = lab.machines.get(lab.part.machine).and_then(|machine| machine.job) else { return Ok(everywhere) };

@@ -80,8 +80,11 @@ impl Hierarchy {
         }
     }
 
-    /// The same, with everything made below the folder `top` that this process is in, as with a batch system's job. Hierarchies
+    /// The same, with everything made below a folder `top` that this process is in, as with a batch system's job. Hierarchies
     /// where it is in none of that name stay as they are.
+    ///
+    /// In version 1 that is below the process's own group: the batch system accounts for a job by the groups of its steps. In
+    /// version 2 a group with processes has no controllers for groups below it, so it is below `top` itself.
     ///
     /// # Errors
     /// When the process's own groups cannot be read.
@@ -103,7 +106,7 @@ impl Hierarchy {
             }
             for (controller, path) in &mut self.legacy {
                 if controllers.split(',').any(|one| one == controller.legacy_name()) {
-                    path.push(&folder);
+                    path.push(group.trim_start_matches('/'));
                 }
             }
         }

@@ -102,11 +102,10 @@ fn groups_of_a_job_lie_below_the_jobs() {
     let own = "7:freezer:/slurm/uid_0/job_12/step_batch\n3:cpuset:/slurm/uid_0/job_123\n1:cpu,cpuacct:/slurm/uid_0/job_12/step_0/task_0\n0::/\n";
     let needed = set([Controller::Cpu, Controller::Cpuset]);
     let v1 = Hierarchy::parse(V1, "").expect("usable").below_in("job_12", own);
-    let job = "slurm/uid_0/job_12";
     let all = [
-        format!("/sys/fs/cgroup/freezer/{job}"),
-        format!("/sys/fs/cgroup/cpu,cpuacct/{job}"),
-        "/sys/fs/cgroup/cpuset".to_owned(),
+        "/sys/fs/cgroup/freezer/slurm/uid_0/job_12/step_batch",
+        "/sys/fs/cgroup/cpu,cpuacct/slurm/uid_0/job_12/step_0/task_0",
+        "/sys/fs/cgroup/cpuset",
     ];
     assert_eq!(paths(&v1, &needed), all);
     let v2 = Hierarchy::parse(V2, "cpu\n").expect("usable");
