@@ -1,8 +1,10 @@
 //! Options that choose the machines of a lab.
 
-use slipway_machines::batch::{self, BatchError, From};
+use slipway_machines::batch::{self, BatchError, From, Offer};
 use slipway_study::Source;
+use slipway_sys::ns::in_first_user_namespace;
 
+use crate::exit::Exit;
 use crate::failure::Failure;
 
 /// The word for no other machine than this one.
@@ -41,6 +43,22 @@ impl Machines {
                 }
             }
         };
-        Ok(source.on(batch::machines(offers.map_err(Failure::usage)?).map_err(Failure::usage)?))
+        let offers = offers.map_err(Failure::usage)?;
+        if offers.iter().any(|offer| offer.job.is_some()) && !in_first_user_namespace().unwrap_or(true) {
+            return alone(source, &offers);
+        }
+        Ok(source.on(batch::machines(offers).map_err(Failure::usage)?))
     }
+}
+
+/// The lab of a job's user who is root of a user namespace alone. The network that leads to other machines is not there.
+fn alone(source: Source, offers: &[Offer]) -> Result<Source, Failure> {
+    if offers.len() == 1 {
+        return Ok(source.on(Vec::new()));
+    }
+    let account = format!(
+        "make a lab on the job's {} machines: root of a user namespace does not reach the network between them\nHint: `--machines-from none` stays on this machine; a lab on several takes the machines' root",
+        offers.len()
+    );
+    Err(Failure::new(Exit::Unable, &account))
 }
