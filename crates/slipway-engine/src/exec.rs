@@ -10,6 +10,7 @@
 //! executes. The alternative, executing `/proc/self/exe` again with a hidden subcommand, costs an exec per program and
 //! passes everything as text; the callers here (`slipway exec`, a job's event loop) have no use for threads.
 
+mod beside;
 mod child;
 mod entry;
 mod error;
@@ -22,6 +23,7 @@ pub(crate) mod pump;
 mod running;
 pub(crate) mod ssh;
 
+pub use beside::Beside;
 pub use entry::{Entry, Supervised};
 pub use error::ExecError;
 pub(crate) use image::PATH;

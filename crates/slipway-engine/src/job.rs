@@ -21,6 +21,7 @@ mod output;
 mod part;
 mod parts;
 mod protocol;
+pub mod rank;
 mod service;
 
 use std::fs;

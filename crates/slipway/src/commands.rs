@@ -72,6 +72,7 @@ commands! {
         run Run,
         submit Submit,
         exec Exec,
+        enter Enter,
         shell Shell,
         copy Copy,
         save Save,

@@ -3,12 +3,12 @@
 use std::convert::Infallible;
 use std::fmt::Display;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use nix::sched::{CloneFlags, setns};
 use nix::unistd::{AccessFlags, Gid, Uid, access, execve, setgid, setgroups, setsid, setuid};
 use rustix::fs::{Gid as FileGroup, Mode, OFlags, Uid as FileOwner, fchown, fcntl_setfl, fstat, open};
-use rustix::io::fcntl_dupfd_cloexec;
+use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use rustix::process::{Resource, Rlimit, ioctl_tiocsctty, setrlimit};
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 use rustix::termios::Winsize;
@@ -86,7 +86,13 @@ fn become_program(birth: &Birth<'_>) -> Result<Infallible, Failure> {
     rustix::process::umask(Mode::WGRP | Mode::WOTH);
     setrlimit(Resource::Nofile, birth.files).map_err(says("limit open files"))?;
     signals::reset().map_err(says("reset signals"))?;
-    close_all_but(&[0, 1, 2, birth.link.as_raw_fd()]).map_err(says("close descriptors"))?;
+    let kept = birth.streams.kept;
+    for socket in kept {
+        fcntl_setfd(socket, FdFlags::empty()).map_err(says("keep a socket"))?;
+    }
+    let numbers = kept.iter().chain([&birth.link]).map(AsRawFd::as_raw_fd);
+    let open: Vec<RawFd> = [0, 1, 2].into_iter().chain(numbers).collect();
+    close_all_but(&open).map_err(says("close descriptors"))?;
     Err(execute(birth.image))
 }
 

@@ -12,6 +12,7 @@ use rustix::termios::Winsize;
 use slipway_sys::pty;
 use slipway_sys::signals::Taken;
 
+use super::beside::Beside;
 use super::entry::Entry;
 use super::error::ExecError;
 use super::launch::{Launcher, hand_over};
@@ -33,6 +34,20 @@ impl Launcher {
     /// # Errors
     /// When the program does not come to be executed, or the caller's input or output fails.
     pub fn foreground(&self, entry: &Entry, program: &Program, terminal: bool) -> Result<Exit, ExecError> {
+        self.foreground_beside(entry, program, terminal, Beside::default())
+    }
+
+    /// As [`foreground`](Self::foreground), with ways beside the streams. The process has several threads afterwards.
+    ///
+    /// # Errors
+    /// As [`foreground`](Self::foreground).
+    pub fn foreground_beside(
+        &self,
+        entry: &Entry,
+        program: &Program,
+        terminal: bool,
+        beside: Beside,
+    ) -> Result<Exit, ExecError> {
         let fail = |doing| ExecError::start(&entry.node, doing);
         let (input, output, error) = (io::stdin(), io::stdout(), io::stderr());
         let ours = [input.as_fd(), output.as_fd(), error.as_fd()];
@@ -42,8 +57,9 @@ impl Launcher {
         let taken = [&PASSED_ON[..], &[Number::SIGWINCH, Number::SIGCONT]].concat();
         let signals = Taken::new(&taken).map_err(fail("take signals"))?;
         let mut executes = |link: BorrowedFd<'_>| wait_for_exec(link, &signals);
-        let stdio = Stdio::Streams(made.streams(&layout));
+        let stdio = Stdio::Streams(made.streams(&layout, beside.kept()));
         let mut child = self.spawn_heard(entry, program, stdio, None, &mut hand_over, &mut executes)?;
+        beside.serve().map_err(fail("join it with its process manager"))?;
         let terminal = child.terminal.take();
         let mut pumps = made.pumps(&layout, terminal.as_ref(), child.pid()).map_err(fail("pass bytes on"))?;
         let mut front =
@@ -128,7 +144,7 @@ impl Made {
         Ok(made)
     }
 
-    fn streams<'a>(&'a self, layout: &Layout<'_>) -> Streams<'a> {
+    fn streams<'a>(&'a self, layout: &Layout<'_>, kept: &'a [OwnedFd]) -> Streams<'a> {
         let pipe = |at: usize| self.theirs[at].as_ref().map_or(Stream::Null, |pipe| Stream::Pipe(pipe.as_fd()));
         let each = std::array::from_fn(|at| match layout.ways[at] {
             Way::Null => Stream::Null,
@@ -137,7 +153,7 @@ impl Made {
             Way::Terminal => Stream::Terminal,
         });
         let size = layout.has_terminal().then(|| layout.size_of.and_then(pty::size).unwrap_or(USUAL));
-        Streams { each, size }
+        Streams { each, size, kept }
     }
 
     /// Closes the program's ends, and carries bytes from and to this process's.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
 use rustix::fs::{FileType, fstat};
@@ -51,6 +51,8 @@ pub struct Streams<'a> {
     pub(super) each: [Stream<'a>; 3],
     /// Of the terminal, where one of them is one.
     pub(super) size: Option<Winsize>,
+    /// Sockets that were made for the program, too. It has them under the numbers that they have here.
+    pub(super) kept: &'a [OwnedFd],
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -77,9 +79,9 @@ impl<'a> Stdio<'a> {
         };
         match self {
             Self::Descriptors([input, output, error]) => {
-                Ok(Streams { each: [of(input)?, of(output)?, of(error)?], size: None })
+                Ok(Streams { each: [of(input)?, of(output)?, of(error)?], size: None, kept: &[] })
             }
-            Self::Terminal(size) => Ok(Streams { each: [Stream::Terminal; 3], size: Some(size) }),
+            Self::Terminal(size) => Ok(Streams { each: [Stream::Terminal; 3], size: Some(size), kept: &[] }),
             Self::Streams(streams) => Ok(streams),
         }
     }

@@ -46,7 +46,7 @@ pub(super) fn launch(
     folder: &Path,
     has_verbs: impl FnOnce() -> Result<bool, LabError>,
 ) -> Result<Launch, JobError> {
-    let network = shared_network(lab, job)?;
+    let network = shared_network(lab, &job.nodes)?;
     let slots: u32 = job.nodes.iter().map(|&node| lab.nodes[node].slots).sum();
     let ranks = job.ranks.unwrap_or(slots);
     if ranks == 0 {
@@ -78,10 +78,10 @@ impl Crowd {
     }
 }
 
-/// The first network that every node of the job is on.
-fn shared_network<'a>(lab: &'a Lab, job: &Job) -> Result<&'a Network, JobError> {
+/// The first network that all of these nodes are on.
+pub(super) fn shared_network<'a>(lab: &'a Lab, nodes: &[NodeId]) -> Result<&'a Network, JobError> {
     let on = |node: &NodeId, network: NetworkId| lab.nodes[*node].interfaces.iter().any(|one| one.network == network);
-    let shared = lab.networks.ids().find(|&network| job.nodes.iter().all(|node| on(node, network)));
+    let shared = lab.networks.ids().find(|&network| nodes.iter().all(|node| on(node, network)));
     shared.map(|network| &lab.networks[network]).ok_or_else(|| {
         JobError::Impossible(
             "its nodes are on no network together\nHint: put them on one, or run on fewer nodes".to_owned(),
