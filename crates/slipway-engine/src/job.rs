@@ -16,6 +16,7 @@ mod far;
 mod link;
 mod local;
 mod mpi;
+mod node_file;
 mod nodes;
 mod output;
 mod part;
@@ -39,6 +40,7 @@ use crate::lab::{LabError, Running};
 use crate::rsh::RshError;
 use attend::{Attention, Task};
 use local::Locals;
+use node_file::{NodeFile, Written};
 use nodes::{Nodes, Place};
 use parts::Parts;
 use service::Service;
@@ -165,16 +167,21 @@ pub fn run(lab: &Running, job: &Job, folder: &Path, line: &mut dyn FnMut(Line<'_
     for &node in &job.nodes {
         places.push(Place::open(lab, node, &name, &mut locals)?);
     }
-    let shared = lab.dir().join("node").join(&name);
+    let in_nodes = lab.dir().join("node");
+    let shared = in_nodes.join(&name);
+    let node_file = NodeFile::of(&lab.lab, job);
+    let written = node_file.as_ref().map(|file| file.write(&in_nodes)).transpose();
+    let written = written.map_err(JobError::io("write the node file"))?;
     locals.post(|| {
         let _ = fs::remove_dir_all(&shared);
+        written.iter().for_each(Written::remove);
     })?;
-    let parts = Parts::open(lab, &job.nodes)?;
+    let parts = Parts::open(lab, &job.nodes, node_file.as_ref())?;
     let before: Vec<u64> = locals.all.iter().map(local::Local::sent).collect();
     let started = Instant::now();
     let program = Program {
         argv: job.command.iter().map(Into::into).collect(),
-        env: job.env.clone(),
+        env: job.env.clone().into_iter().chain(node_file.iter().map(NodeFile::variable)).collect(),
         workdir: job.workdir.clone(),
         user: None,
     };
@@ -182,7 +189,7 @@ pub fn run(lab: &Running, job: &Job, folder: &Path, line: &mut dyn FnMut(Line<'_
         None => ((0..places.len()).map(|place| Task { place, variants: vec![program.clone()] }).collect(), None),
         Some(mpi) => {
             let first = places.iter().position(Place::is_here).ok_or_else(|| JobError::nobody_here(lab, job))?;
-            let service = Service::open(&shared, &job.env)?;
+            let service = Service::open(&shared, &program.env)?;
             let launch =
                 mpi::launch(&lab.lab, job, mpi, &service.seen_from_nodes(), || lab.joins_by_verbs(&job.nodes))?;
             service.write("hosts", &launch.hosts)?;

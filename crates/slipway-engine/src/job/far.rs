@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use slipway_lab::id::NodeId;
 
+use super::node_file::NodeFile;
 use crate::exec::{Exit, Program};
 use crate::protocol::Hello;
 
@@ -26,6 +27,9 @@ pub(super) enum Order {
         number: u64,
         /// Nodes of this machine.
         nodes: Vec<NodeId>,
+        /// The node file of a job of PBS.
+        #[serde(default)]
+        node_file: Option<NodeFile>,
     },
     /// Starts a program. Its output comes as streams 1 and 2.
     Start {

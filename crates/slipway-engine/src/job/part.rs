@@ -15,6 +15,7 @@ use super::JobError;
 use super::far::{Order, Report, VERSION, Wanted};
 use super::link::{Event, Link};
 use super::local::{Local, Locals};
+use super::node_file::{NodeFile, Written};
 use crate::exec::pump::{pipe_from_program, pipe_to_program};
 use crate::exec::{Child, ExecError, Exit, Launcher, Stdio};
 use crate::lab::Running;
@@ -53,7 +54,9 @@ pub fn serve(labs: &StateRoot, input: OwnedFd, output: OwnedFd) -> Result<(), Jo
         }
     }
     let opened = match orders.remove(0) {
-        Order::Open { hello, lab, number, nodes } => Part::open(labs, &hello, &lab, number, &nodes),
+        Order::Open { hello, lab, number, nodes, node_file } => {
+            Part::open(labs, &hello, (&lab, number), &nodes, node_file.as_ref())
+        }
         _ => Err("open the part of a job: its process gave another order first".to_owned()),
     };
     let mut part = match opened {
@@ -78,11 +81,19 @@ struct Part {
     places: Locals,
     before: Vec<u64>,
     tasks: BTreeMap<u32, Task>,
+    /// Removed with the part.
+    _node_file: Option<Written>,
     finishing: bool,
 }
 
 impl Part {
-    fn open(labs: &StateRoot, hello: &Hello, lab: &str, number: u64, nodes: &[NodeId]) -> Result<Self, String> {
+    fn open(
+        labs: &StateRoot,
+        hello: &Hello,
+        (lab, number): (&str, u64),
+        nodes: &[NodeId],
+        node_file: Option<&NodeFile>,
+    ) -> Result<Self, String> {
         let told = |error: JobError| error.to_string();
         Hello::of(VERSION).meet(hello).map_err(|error| error.to_string())?;
         let running = Running::open(labs, lab).map_err(|error| error.to_string())?;
@@ -98,9 +109,12 @@ impl Part {
         for &node in nodes {
             places.all.push(Local::open(&running, node, &name).map_err(told)?);
         }
-        places.post(|| ()).map_err(told)?;
+        let node_file = node_file.map(|file| file.write(&running.dir().join("node"))).transpose();
+        let node_file = node_file.map_err(|error| told(JobError::io("write the node file")(error)))?;
+        places.post(|| node_file.iter().for_each(Written::remove)).map_err(told)?;
         let before = places.all.iter().map(Local::sent).collect();
-        Ok(Self { launcher, nodes: nodes.to_vec(), places, before, tasks: BTreeMap::new(), finishing: false })
+        let (nodes, tasks) = (nodes.to_vec(), BTreeMap::new());
+        Ok(Self { launcher, nodes, places, before, tasks, _node_file: node_file, finishing: false })
     }
 
     fn serve(&mut self, link: &mut Link, mut orders: Vec<Order>) -> io::Result<()> {

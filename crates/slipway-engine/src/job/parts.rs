@@ -12,6 +12,7 @@ use slipway_lab::id::{MachineId, NodeId};
 use super::JobError;
 use super::far::{Order, Report, VERSION, Wanted};
 use super::link::{Event, Link};
+use super::node_file::NodeFile;
 use crate::lab::Running;
 use crate::protocol::Hello;
 use crate::rsh::Rsh;
@@ -51,8 +52,8 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// Has each machine prepare its nodes among `nodes`, all at the same time.
-    pub(super) fn open(lab: &Running, nodes: &[NodeId]) -> Result<Self, JobError> {
+    /// Has each machine prepare its nodes among `nodes`, all at the same time. Their programs find the node file there.
+    pub(super) fn open(lab: &Running, nodes: &[NodeId], node_file: Option<&NodeFile>) -> Result<Self, JobError> {
         let model = &lab.lab;
         let mut parts = Self::default();
         for (number, machine) in model.machines.enumerate() {
@@ -75,6 +76,7 @@ impl Parts {
                 lab: model.name.clone(),
                 number: model.part.number,
                 nodes: nodes.clone(),
+                node_file: node_file.cloned(),
             };
             let said = link.say(&order);
             parts.all.push(Part { machine: number, name: machine.name.clone(), nodes, process, link, finished: None });

@@ -17,6 +17,7 @@ use rustix::process::Signal;
 
 use super::JobError;
 use super::local::{Local, pid_namespace};
+use super::node_file::IN_NODES;
 use super::nodes::{Nodes, Process};
 use super::parts::{News, Parts};
 use super::protocol::{Received, Reply, Request, VERSION, receive, send};
@@ -25,8 +26,6 @@ use crate::protocol::Hello;
 
 /// Tells the agent where the job's socket is, through the environment of everything that the job starts.
 pub(super) const VARIABLE: &str = "SLIPWAY_LAUNCH";
-/// Where nodes see the folder that holds the service's.
-const IN_NODES: &str = "/run/slipway";
 const SOCKET: &str = "launch.sock";
 /// Connections at once. A launcher holds one per node.
 const MOST_CALLS: usize = 4096;
