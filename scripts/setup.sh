@@ -81,6 +81,8 @@ TEST=(
   slurmd             # its machines
   slurm-client       # sbatch, srun, scancel
   munge              # its credentials
+  slurmdbd           # its accounting
+  mariadb-server     # the database behind that
 )
 
 # What `make bench` compares with, and programs too large for every test run.
@@ -145,7 +147,8 @@ FUZZ=(
 SERVICES=(openvswitch-switch:openvswitch-switch openssh-server:ssh redis-server:redis-server nginx-light:nginx
   postgresql:postgresql memcached:memcached prometheus:prometheus erlang-base:epmd rabbitmq-server:rabbitmq-server
   frr:frr nftables:nftables globus-gridftp-server-progs:globus-gridftp-server
-  globus-gridftp-server-progs:globus-gridftp-sshftp slurmctld:slurmctld slurmd:slurmd munge:munge)
+  globus-gridftp-server-progs:globus-gridftp-sshftp slurmctld:slurmctld slurmd:slurmd munge:munge slurmdbd:slurmdbd
+  mariadb-server:mariadb)
 
 say() { printf 'setup: %s\n' "$*"; }
 fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }

@@ -146,8 +146,8 @@ fn workers_are_jobs_and_each_point_has_one_result_whatever_ends() {
 fn machines_without_privilege_are_told_of_and_no_point_runs() {
     let study = Study::new(2, 6, "{on: slurm, max: 2}");
     // Jobs of these machines have a root without the capabilities that nodes take.
-    for machine in ["a", "b"] {
-        let wrapper = study.slurm.path().join(machine).join("bin/slipway");
+    for machine in [0, 1] {
+        let wrapper = study.slurm.path().join(study.slurm.name(machine)).join("bin/slipway");
         let script = fs::read_to_string(&wrapper).expect("it is there");
         let script = script.replace("exec ", "exec setpriv --bounding-set=-sys_admin --inh-caps=-sys_admin ");
         fs::write(wrapper, script).expect("it can be written");
@@ -155,7 +155,8 @@ fn machines_without_privilege_are_told_of_and_no_point_runs() {
     let run = study.start().wait_with_output().expect("it can be awaited");
     let words = String::from_utf8_lossy(&run.stderr);
     assert!(!run.status.success() && words.contains("lacks the capabilities"), "{}", told(&run));
-    assert!(words.contains("on a: ") || words.contains("on b: "), "{words}");
+    let is_named = |machine: usize| words.contains(&format!("on {}: ", study.slurm.name(machine)));
+    assert!(is_named(0) || is_named(1), "{words}");
     assert_eq!(study.status()["done"], 0);
     study.is_gone();
 

@@ -50,6 +50,9 @@ impl Beside {
     /// # Errors
     /// When there is no such socket.
     pub fn socket(&mut self, inherited: RawFd) -> io::Result<RawFd> {
+        if inherited < 0 {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
         let own = pidfd_open(getpid(), PidfdFlags::empty())?;
         let outside = pidfd_getfd(own, inherited, PidfdGetfdFlags::empty())?;
         if FileType::from_raw_mode(fstat(&outside)?.st_mode) != FileType::Socket {

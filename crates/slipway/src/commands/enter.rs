@@ -80,7 +80,7 @@ impl Args {
             })?;
             return rank::node(lab, number).ok_or_else(|| {
                 let hint = "Hint: start ranks on machines that have nodes (`slipway ps LAB`; srun --nodelist)";
-                Failure::new(Exit::NotFound, &format!("choose a node: lab `{}` has none with a slot here\n{hint}", lab.name))
+                Failure::new(Exit::NotFound, &format!("choose a node: lab `{}` has none here\n{hint}", lab.name))
             });
         };
         let node = labs::one(lab, word)?;
