@@ -70,4 +70,7 @@ pub struct RouterReport {
     pub listeners: usize,
     /// What it says of itself; `None` where it did not answer.
     pub status: Option<Status>,
+    /// Memory that it has, bytes (`VmRSS`, `proc_pid_status(5)`).
+    #[serde(default)]
+    pub memory: Option<u64>,
 }

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use slipway_lab::id::NodeId;
 use slipway_sys::ns::with_net;
 use slipway_sys::sock_diag::{TcpSocket, stored_tcp_sockets};
@@ -35,7 +35,7 @@ pub struct Flow {
 }
 
 /// The kernel's figures of a connection. Sent and received are by its client.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Figures {
     /// Bytes sent, and acknowledged. TCP alone has this and the next three; some hundred bytes are the routers' own.
     pub sent: Option<u64>,

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde::de::DeserializeOwned;
 use slipway_engine::lab::{Given, LabError, Running};
-use slipway_lab::id::NodeId;
+use slipway_lab::id::{MachineId, NodeId};
 use slipway_lab::model::{Lab, Machine, Part};
 use slipway_lab::policy::Rule;
 use slipway_lab::scenario::Order;
@@ -124,7 +124,7 @@ pub(crate) fn answers<T: DeserializeOwned + Send>(
     context: &Context,
     lab: &Lab,
     words: &[&str],
-) -> Result<Vec<T>, Failure> {
+) -> Result<Vec<(MachineId, T)>, Failure> {
     let others = others(context, lab);
     if others.is_empty() {
         return Ok(Vec::new());
@@ -141,5 +141,6 @@ pub(crate) fn answers<T: DeserializeOwned + Send>(
     let ask = |machine: &Machine| {
         answer(machine).map_err(|error| Failure::io(format!("ask machine {}", machine.name))(error))
     };
-    ask::each(others, ask).into_iter().collect()
+    let machines = lab.machines.ids().filter(|&machine| machine != lab.part.machine);
+    machines.zip(ask::each(others, ask)).map(|(machine, answer)| Ok((machine, answer?))).collect()
 }

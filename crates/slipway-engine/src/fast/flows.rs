@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::os::fd::{AsFd as _, OwnedFd};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use slipway_fast::flows::{self, Figures, Flow, Scope};
 use slipway_fast::metadata::{MetadataStore, Path};
 use slipway_fast::walk;
@@ -17,7 +17,7 @@ use super::{RouterState, setup};
 use crate::state::NodeState;
 
 /// A connection that lives.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Connection {
     /// Its number, that no other has.
     pub number: u64,

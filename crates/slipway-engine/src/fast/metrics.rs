@@ -6,7 +6,6 @@ use std::fmt::{Display, Write as _};
 
 use slipway_lab::id::{HostId, NodeId};
 use slipway_lab::model::Lab;
-use slipway_sys::process;
 use slipway_verbs::broker::Traffic;
 
 use crate::verbs::{BrokerStatus, NodeVerbs, PeerOfNode};
@@ -76,8 +75,7 @@ impl<'a> Page<'a> {
         let up = all(&|router| u64::from(router.status.is_some()));
         let restarts = all(&|router| router.router.restarts.into());
         let programs = all(&|router| router.listeners as u64);
-        let with_memory =
-            routers.iter().filter_map(|router| Some((vec![self.host(router)], memory(router.router.pid?)?)));
+        let with_memory = routers.iter().filter_map(|router| Some((vec![self.host(router)], router.memory?)));
         let memory: Vec<Sample<'a>> = with_memory.collect();
         let peers = routers.iter().flat_map(|router| {
             let peers = router.status.iter().flat_map(|status| &status.peers);
@@ -254,12 +252,6 @@ fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-/// Memory of a process, bytes (`VmRSS`, `proc_pid_status(5)`).
-fn memory(pid: i32) -> Option<u64> {
-    let kib: u64 = process::status(pid, "VmRSS").ok()?.strip_suffix(" kB")?.parse().ok()?;
-    Some(kib * 1024)
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::{Between, RouterState, Status};
@@ -277,6 +269,7 @@ mod tests {
                 connections: Tally { between: vec![Between { pair: 7, ..Between::default() }], ..Tally::default() },
                 ..Status::default()
             }),
+            memory: None,
         });
         let page = metrics(&lab, &FastReport { routers: routers.into(), brokers: Vec::new() }, &[]);
         for host in ["host1", "host2"] {

@@ -8,7 +8,7 @@ use crate::condition::LinkReport;
 use crate::fast::{self, Connection, FastReport, Socket};
 use crate::network::graph::Graph;
 use crate::protocol::{ReadFast, ReadGraph, ReadLinks, ReadPolicy, ReadSockets, RestoreLinks, SetPolicy};
-use crate::verbs::{self, Verdict};
+use crate::verbs::{self, BrokerStatus, Verdict};
 
 impl Running {
     /// Makes all links what the lab file says, and starts a wire that has died anew.
@@ -55,12 +55,12 @@ impl Running {
         Ok(fast::explain(&self.lab, &self.state.nodes, pid, notes, &self.fast()?)?)
     }
 
-    /// The way of verbs from one node to another, and why.
+    /// The way of verbs from one node to another, and why. `brokers` are those of both hosts, or more.
     ///
     /// # Errors
     /// When the anchor cannot be asked.
-    pub fn explain_verbs(&self, from: NodeId, to: NodeId) -> Result<Verdict, LabError> {
-        Ok(verbs::explain(&self.lab, &self.policy()?, &self.fast()?.brokers, from, to))
+    pub fn explain_verbs(&self, brokers: &[BrokerStatus], from: NodeId, to: NodeId) -> Result<Verdict, LabError> {
+        Ok(verbs::explain(&self.lab, &self.policy()?, brokers, from, to))
     }
 
     /// Whether verbs reach each of these nodes from each other.

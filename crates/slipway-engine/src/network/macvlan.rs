@@ -67,7 +67,7 @@ impl Driver for Macvlan {
         if let Some(parent) = &lab.networks[network].parent {
             let index = sites.machine.netlink.link(parent)?.index;
             self.parents.extend(lab.hosts.ids().map(|host| ((network, host), index)));
-            sites.machine.made.found(parent, Some(index), network, Kind::Found);
+            sites.machine.made.found(parent, Some(index), Some(network), Kind::Found);
             return Ok(());
         }
         let laid = wire::lay(lab, network, sites)?;

@@ -75,8 +75,8 @@ impl Made {
     }
 
     /// Notes a device that no request makes.
-    pub(super) fn found(&mut self, name: &str, index: Option<u32>, network: NetworkId, kind: Kind) {
-        let entry = Entry { index, network: Some(network), mtu: None, kind: Being::Whole(kind) };
+    pub(super) fn found(&mut self, name: &str, index: Option<u32>, network: Option<NetworkId>, kind: Kind) {
+        let entry = Entry { index, network, mtu: None, kind: Being::Whole(kind) };
         self.put((self.inode, name.to_owned()), entry);
     }
 

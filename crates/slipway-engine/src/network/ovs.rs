@@ -93,7 +93,7 @@ impl Driver for Ovs {
                 &bridge,
                 &mtu,
             ])?;
-            sites.switches[host].made.found(&bridge, None, network, Kind::OvsBridge);
+            sites.switches[host].made.found(&bridge, None, Some(network), Kind::OvsBridge);
         }
         if hosts_of(lab, network).len() > 1 {
             for (host, _) in wire::lay(lab, network, sites)? {

@@ -2,6 +2,7 @@
 
 mod serve;
 mod verbs;
+mod whole;
 
 use std::net::{SocketAddr, TcpListener};
 
@@ -9,7 +10,8 @@ use nix::sys::signal::Signal;
 use serde::Serialize;
 use slipway_engine::fast::metrics::{MEDIA_TYPE, metrics};
 use slipway_engine::fast::{Connection, FastReport, Reason, RouterReport, Socket, SocketRoute, Tally};
-use slipway_engine::lab::{LabError, Running};
+use slipway_engine::lab::Running;
+use slipway_engine::verbs::BrokerStatus;
 use slipway_lab::id::HostId;
 use slipway_sys::signals::Taken;
 
@@ -17,6 +19,7 @@ use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::{labs, view};
+use whole::{Placed, Whole};
 
 /// Show fast connections, and why others are not fast
 #[derive(Debug, clap::Args)]
@@ -68,8 +71,11 @@ enum What {
 #[derive(Serialize)]
 struct Status<'a> {
     lab: &'a str,
-    #[serde(flatten)]
-    report: FastReport,
+    /// One for each host with nodes on fast networks.
+    routers: Vec<Placed<'a, RouterReport>>,
+    /// The brokers of RDMA.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    brokers: Vec<Placed<'a, BrokerStatus>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     flows: Option<Vec<Connection>>,
 }
@@ -88,7 +94,7 @@ impl Args {
         match self.what {
             What::Status { lab, flows } => status(context, &running(context, lab.as_deref())?, flows)?,
             What::Metrics { lab, listen: None } => {
-                context.print(&page(&running(context, lab.as_deref())?)?)?;
+                context.print(&page(context, &running(context, lab.as_deref())?)?)?;
             }
             What::Metrics { lab, listen: Some(at) } => {
                 let name = running(context, lab.as_deref())?.lab.name;
@@ -118,8 +124,9 @@ impl Args {
     }
 }
 
-fn page(running: &Running) -> Result<String, LabError> {
-    Ok(metrics(&running.lab, &running.fast()?, &running.flows()?))
+fn page(context: &Context, running: &Running) -> Result<String, Failure> {
+    let Whole { report, flows } = Whole::ask(context, running, true)?;
+    Ok(metrics(&running.lab, &report, &flows.unwrap_or_default()))
 }
 
 /// The address at which metrics are published.
@@ -138,7 +145,7 @@ fn publish(context: &Context, lab: &str, at: SocketAddr) -> Result<Exit, Failure
     context.tell(&published, |published| format!("metrics of lab {lab} are at {} until Ctrl-C\n", published.url))?;
     let now = || {
         let running = Running::open(&context.root, lab).map_err(|error| error.to_string())?;
-        page(&running).map_err(|error| error.to_string())
+        page(context, &running).map_err(|failure| failure.account())
     };
     serve::serve(&listener, &interrupt, MEDIA_TYPE, now).map_err(Failure::io("serve metrics"))?;
     Ok(Exit::Success)
@@ -157,12 +164,15 @@ fn running(context: &Context, lab: Option<&str>) -> Result<Running, Failure> {
 }
 
 fn status(context: &Context, running: &Running, flows: bool) -> Result<(), Failure> {
-    let flows = if flows { Some(running.flows()?) } else { None };
-    let answer = Status { lab: &running.lab.name, report: running.fast()?, flows };
+    let Whole { report: FastReport { routers, brokers }, flows } = Whole::ask(context, running, flows)?;
+    let lab = &running.lab;
+    let routers = routers.into_iter().map(|one| Placed::new(lab, one.router.host, one)).collect();
+    let brokers = brokers.into_iter().map(|one| Placed::new(lab, one.host, one)).collect();
+    let answer = Status { lab: &lab.name, routers, brokers, flows };
     context.answer(&answer, |answer| {
-        let routers = answer.report.routers.iter().map(|router| router_text(running, router));
+        let routers = answer.routers.iter().map(|router| router_text(running, router));
         let with_links = answer.flows.is_some();
-        let brokers = answer.report.brokers.iter().map(|broker| verbs::text(running, broker, with_links));
+        let brokers = answer.brokers.iter().map(|broker| verbs::text(running, &broker.of, with_links));
         routers.chain(brokers).chain(answer.flows.as_deref().map(flows_text)).collect::<Vec<String>>().join("\n")
     })
 }
@@ -189,11 +199,11 @@ fn flows_text(flows: &[Connection]) -> String {
     )
 }
 
-fn router_text(running: &Running, report: &RouterReport) -> String {
-    let RouterReport { router, listeners, status } = report;
-    let host = &running.lab.hosts[router.host].name;
+fn router_text(running: &Running, report: &Placed<'_, RouterReport>) -> String {
+    let RouterReport { router, listeners, status, memory: _ } = &report.of;
+    let host = report.host(&running.lab.hosts[router.host].name);
     let process = router.pid.map_or_else(|| "none: calls wait for the next".to_owned(), |pid| format!("process {pid}"));
-    let mut facts = vec![("host", host.clone()), ("router", process)];
+    let mut facts = vec![("host", host), ("router", process)];
     if router.restarts > 0 {
         let why = router.trouble.as_deref().unwrap_or("ended");
         facts.push(("before it", format!("{}; the last {why}", view::count(router.restarts, "router"))));

@@ -3,14 +3,15 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use slipway_engine::network::graph::Graph;
 use slipway_lab::graph::{dot, mermaid, svg};
 use slipway_lab::model::Lab;
 
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::{datapath, labs};
+use crate::{datapath, labs, parts};
 
 /// Draw a lab's topology
 #[derive(Debug, clap::Args)]
@@ -46,44 +47,81 @@ struct Drawn {
     /// `None` where it went into a file.
     graph: Option<String>,
     file: Option<PathBuf>,
+    /// With `--devices`, those of each machine that makes a part of the lab.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    devices: Vec<Devices>,
+}
+
+/// The devices of a machine's part of a lab.
+#[derive(Serialize, Deserialize)]
+struct Devices {
+    /// The machine's name, where the lab names its machines.
+    machine: Option<String>,
+    graph: Graph,
+}
+
+/// The answer of another machine, as far as it is needed.
+#[derive(Deserialize)]
+struct Answer {
+    devices: Vec<Devices>,
+}
+
+/// A picture of a lab.
+struct Picture {
+    lab: Lab,
+    format: &'static str,
+    text: String,
+    devices: Vec<Devices>,
 }
 
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
-        let (lab, format, graph) = if self.devices { self.devices(context)? } else { self.topology(context)? };
+        let picture = if self.devices { self.devices(context)? } else { self.topology(context)? };
+        let Picture { lab, format, text, devices } = picture;
         if let Some(file) = &self.output {
-            fs::write(file, &graph).map_err(Failure::io(format!("write {}", file.display())))?;
-            let drawn = Drawn { lab: lab.name, format, graph: None, file: self.output.clone() };
+            fs::write(file, &text).map_err(Failure::io(format!("write {}", file.display())))?;
+            let drawn = Drawn { lab: lab.name, format, graph: None, file: self.output.clone(), devices };
             context.tell(&drawn, |drawn| format!("drew lab {} in {}\n", drawn.lab, file.display()))?;
         } else {
-            let drawn = Drawn { lab: lab.name, format, graph: Some(graph), file: None };
+            let drawn = Drawn { lab: lab.name, format, graph: Some(text), file: None, devices };
             context.answer(&drawn, |drawn| drawn.graph.clone().unwrap_or_default())?;
         }
         Ok(Exit::Success)
     }
 
-    fn topology(&self, context: &Context) -> Result<(Lab, &'static str, String), Failure> {
+    fn topology(&self, context: &Context) -> Result<Picture, Failure> {
         let lab = if labs::is_file(&self.lab) {
             labs::read(Some(Path::new(&self.lab)))?
         } else {
             labs::running(&context.root, Some(&self.lab))?.lab
         };
-        let (format, graph) = match (self.dot, self.mermaid) {
+        let (format, text) = match (self.dot, self.mermaid) {
             (true, _) => ("dot", dot(&lab)),
             (_, true) => ("mermaid", mermaid(&lab)),
             _ => ("svg", svg(&lab)),
         };
-        Ok((lab, format, graph))
+        Ok(Picture { lab, format, text, devices: Vec::new() })
     }
 
-    fn devices(&self, context: &Context) -> Result<(Lab, &'static str, String), Failure> {
+    fn devices(&self, context: &Context) -> Result<Picture, Failure> {
         let running = labs::running(&context.root, Some(&self.lab))?;
-        let graph = running.graph()?;
-        let (format, graph) = if self.mermaid {
-            ("mermaid", datapath::mermaid(&running.lab, &graph))
+        let mut graphs = vec![running.graph()?];
+        let words = ["graph", "--devices", &running.lab.name];
+        for (_, answer) in parts::answers::<Answer>(context, &running.lab, &words)? {
+            graphs.extend(answer.devices.into_iter().map(|of| of.graph));
+        }
+        graphs.sort_by_key(|graph| graph.machine);
+        let lab = running.lab;
+        let (format, text) = if self.mermaid {
+            ("mermaid", datapath::mermaid(&lab, &graphs))
         } else {
-            ("dot", datapath::dot(&running.lab, &graph))
+            ("dot", datapath::dot(&lab, &graphs))
         };
-        Ok((running.lab, format, graph))
+        let named = |graph: Graph| Devices {
+            machine: lab.machines.get(graph.machine).map(|machine| machine.name.clone()),
+            graph,
+        };
+        let devices = graphs.into_iter().map(named).collect();
+        Ok(Picture { lab, format, text, devices })
     }
 }

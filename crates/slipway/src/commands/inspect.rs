@@ -1,17 +1,15 @@
 //! `slipway inspect`
 
-use std::path::PathBuf;
+mod whole;
 
 use serde::Serialize;
 use slipway_engine::condition::LinkReport;
 use slipway_engine::lab::{NodeRow, Running};
 use slipway_engine::network::Mechanism;
 use slipway_engine::network::graph::{Graph, Space};
-use slipway_engine::scenario::{Folder, Status};
-use slipway_engine::protocol::State;
 use slipway_engine::tuning::Chosen;
 use slipway_lab::id::NodeId;
-use slipway_lab::model::{DriverKind, Host, Image, Lab, Network, Node};
+use slipway_lab::model::{DriverKind, Host, Image, Network, Node};
 use slipway_document::units::Bytes;
 
 use crate::context::Context;
@@ -26,7 +24,7 @@ use crate::{conditions, datapath, labs, view};
     override_usage = "slipway inspect [OPTIONS] [LAB] [NODE]",
     after_help = "\
 It prints addresses, routes, mounts, limits, processes, and the parts of each
-network on this machine.
+network. A lab over several machines is shown whole, from any of them.
 
 Examples:
   slipway inspect demo                  the lab
@@ -37,21 +35,6 @@ pub(crate) struct Args {
     /// Lab (name or file) and node; a node alone where one lab runs [default: the only lab]
     #[arg(value_names = ["LAB", "NODE"], num_args = 0..=2)]
     words: Vec<String>,
-}
-
-#[derive(Serialize)]
-struct WholeLab<'a> {
-    lab: &'a Lab,
-    /// The lab's folder of state.
-    folder: PathBuf,
-    state: &'a State,
-    nodes: Vec<NodeRow>,
-    /// Links that differ from the machine's own.
-    links: LinkReport,
-    /// Namespaces and devices of networks and conditions.
-    graph: Graph,
-    /// The scenario that plays on the lab, or the last one that did.
-    scenario: Option<Status>,
 }
 
 #[derive(Serialize)]
@@ -77,8 +60,8 @@ impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
         let root = &context.root;
         match self.words.as_slice() {
-            [] => whole(context, &labs::running(root, None)?)?,
-            [lab] if labs::is_file(lab) || root.lab(lab).exists() => whole(context, &labs::running(root, Some(lab))?)?,
+            [] => whole::show(context, &labs::running(root, None)?)?,
+            [lab] if labs::is_file(lab) || root.lab(lab).exists() => whole::show(context, &labs::running(root, Some(lab))?)?,
             words => {
                 let (running, index) = labs::node(root, words)?;
                 let json = context.global.json.then(|| "--json".into()).into_iter().collect();
@@ -90,31 +73,6 @@ impl Args {
         }
         Ok(Exit::Success)
     }
-}
-
-fn whole(context: &Context, running: &Running) -> Result<(), Failure> {
-    let answer = WholeLab {
-        lab: &running.lab,
-        folder: running.dir().path().to_owned(),
-        state: &running.state,
-        nodes: running.rows()?,
-        links: running.links()?,
-        graph: running.graph()?,
-        scenario: Folder::of(running.dir()).status()?,
-    };
-    context.answer(&answer, |answer| {
-        let mut facts = vec![
-            ("lab", answer.lab.name.clone()),
-            ("anchor", format!("process {}", answer.state.anchor.pid)),
-            ("folder", answer.folder.display().to_string()),
-            ("seed", answer.lab.seed.to_string()),
-        ];
-        facts.extend(answer.state.routers.iter().map(|router| ("router", view::router(answer.lab, router))));
-        facts.extend(answer.scenario.as_ref().map(|status| ("scenario", view::scenario(status))));
-        let links = conditions::of_lab(answer.lab, &answer.links);
-        let tunings = view::tunings(answer.lab, &answer.state.tunings);
-        format!("{}\n{}{tunings}{links}", view::facts(&facts), view::lab(answer.lab, &answer.state.networks))
-    })
 }
 
 fn one(context: &Context, running: &Running, index: NodeId) -> Result<(), Failure> {

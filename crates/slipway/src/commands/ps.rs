@@ -83,7 +83,7 @@ impl Args {
             let nodes = running.rows()?;
             let nodes = running.lab.nodes_here().into_iter().zip(nodes).map(in_short);
             let mut nodes: Vec<Row> = nodes.collect();
-            for part in parts::answers::<Nodes>(context, &running.lab, &["ps", &running.lab.name])? {
+            for (_, part) in parts::answers::<Nodes>(context, &running.lab, &["ps", &running.lab.name])? {
                 nodes.extend(part.nodes);
             }
             // In the order of the lab file, whichever machine they are on.

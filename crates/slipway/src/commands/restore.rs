@@ -59,7 +59,7 @@ impl Args {
         };
         if !dry_run {
             let words = [&["restore", &running.lab.name][..], if self.nodes { &["--nodes"] } else { &[] }].concat();
-            for part in parts::answers::<Restored>(context, &running.lab, &words)? {
+            for (_, part) in parts::answers::<Restored>(context, &running.lab, &words)? {
                 restored.add(part);
             }
         }

@@ -15,6 +15,7 @@ use slipway_lab::model::Lab;
 use slipway_sys::bpf::SocketGuard;
 use slipway_sys::cgroup::Group;
 use slipway_sys::ns::with_net;
+use slipway_sys::process;
 
 use super::{HeldListener, Routers};
 use crate::bypass::Near;
@@ -238,6 +239,7 @@ impl Routers {
             router: seat.state(host),
             listeners: self.held.iter().filter(|held| near.lab.nodes[held.node].host == host).count(),
             status,
+            memory: seat.process.as_ref().and_then(|process| memory(process.helper.number())),
         }
     }
 
@@ -269,4 +271,10 @@ impl Routers {
             }
         }
     }
+}
+
+/// Memory of a process, bytes (`VmRSS`, `proc_pid_status(5)`).
+fn memory(pid: i32) -> Option<u64> {
+    let kib: u64 = process::status(pid, "VmRSS").ok()?.strip_suffix(" kB")?.parse().ok()?;
+    kib.checked_mul(1024)
 }

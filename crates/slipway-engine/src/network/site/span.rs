@@ -6,6 +6,7 @@ use slipway_lab::model::Lab;
 use slipway_sys::netlink::{Forward, NewLink, Request, SetLink, Vxlan};
 
 use super::super::error::NetworkError;
+use super::super::graph::Kind;
 use super::super::members::VXLAN_OVERHEAD;
 use super::super::trunk::Trunk;
 use super::Sites;
@@ -47,6 +48,7 @@ impl Sites {
             );
             return Err(NetworkError::impossible(&trunk.name(), reason));
         }
+        self.machine.made.found(&lower.name, Some(lower.index), None, Kind::Found);
         let between = self.between()?;
         let index = between.index();
         let net = between.net().try_clone_to_owned().map_err(NetworkError::system("keep a namespace"))?;

@@ -7,6 +7,7 @@ use slipway_lab::id::NodeId;
 
 use crate::context::Context;
 use crate::failure::Failure;
+use super::whole::Whole;
 use crate::{labs, view};
 
 /// The way of verbs between two nodes.
@@ -94,7 +95,8 @@ pub(super) fn explain(context: &Context, running: &Running, from: &str, to: &str
         let name = &running.lab.nodes[from].name;
         return Err(Failure::usage(format!("explain the way from `{name}` to itself\nHint: name two nodes")));
     }
-    let verbs = running.explain_verbs(from, to)?;
+    let brokers = Whole::ask(context, running, false)?.report.brokers;
+    let verbs = running.explain_verbs(&brokers, from, to)?;
     let [from, to] = [from, to].map(|node| running.lab.nodes[node].name.as_str());
     let answer = Explained { lab: &running.lab.name, from, to, verbs };
     context.answer(&answer, |answer| {
