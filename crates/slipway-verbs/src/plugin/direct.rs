@@ -23,7 +23,8 @@ impl State {
             if direct.is_asleep_with_event() {
                 self.wake_service();
             }
-        } else if direct.until.is_some() && direct.waiter.is_none() && direct.last == Some(channel) {
+        } else if direct.until.is_some() && direct.last == Some(channel) {
+            // Its reader takes one event at a time: the others need no file.
             direct.kept.push(handle);
         } else {
             self.write_event(channel, handle);
@@ -56,10 +57,16 @@ impl State {
         }
     }
 
+    /// A thread has read an event from its channel. Counted then, and not before: a thread may sleep in `read(2)` until one comes.
+    pub(super) fn took(&mut self, channel: i32) {
+        if let Some(piped) = self.direct.piped.get_mut(&channel) {
+            *piped = piped.saturating_sub(1);
+        }
+    }
+
     /// A thread reads a channel. `waits` says whether it may wait there.
     pub(super) fn begin_wait(&mut self, channel: i32, waits: impl FnOnce() -> bool) -> Next {
-        if let Some(piped) = self.direct.piped.get_mut(&channel).filter(|it| **it > 0) {
-            *piped -= 1;
+        if self.direct.piped.get(&channel).is_some_and(|it| *it > 0) {
             return Next::Read;
         }
         let is_ours =
@@ -68,8 +75,7 @@ impl State {
             self.direct.rounds += 1;
             return Next::Event(self.direct.kept.remove(0));
         }
-        // Streams of other hosts have times of their own, which the thread of service keeps.
-        if !is_ours || self.has_far || self.direct.waiter.is_some() || !waits() {
+        if !is_ours || self.direct.waiter.is_some() || !waits() {
             return Next::Read;
         }
         if self.direct.until.is_none() {
@@ -162,6 +168,10 @@ impl State {
             if let Some(connection) = pair.and_then(|it| it.connections.get_mut(number)) {
                 connection.ring_for_head();
             }
+        }
+        // Peers of other hosts have heard it with what the program sent since, if it sent anything.
+        if self.has_far {
+            self.tell_peers();
         }
     }
 

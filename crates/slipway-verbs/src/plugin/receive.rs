@@ -74,7 +74,8 @@ impl State {
             return Err(here);
         }
         // The program may answer soon, which tells a peer of another host too.
-        let (is_far, can_wait) = (connection.is_far(), connection.is_far() && self.is_serving);
+        let is_far = connection.is_far();
+        let can_wait = is_far && (self.is_serving || self.may_wait_directly());
         if has_consumed && !can_wait && (is_far || !self.owes(pair.index, number)) {
             pair.connections[number].ring_for_head();
         } else if is_far {

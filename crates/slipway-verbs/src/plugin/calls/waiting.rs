@@ -95,7 +95,14 @@ unsafe extern "C-unwind" fn read(file: c_int, to: *mut c_void, length: usize) ->
         return EVENT.cast_signed();
     }
     // SAFETY: the caller's.
-    unsafe { read_file(file, to, length) }
+    let count = unsafe { read_file(file, to, length) };
+    if count == EVENT.cast_signed()
+        && length == EVENT
+        && let Some(device) = device_of(file)
+    {
+        device.lock().took(file);
+    }
+    count
 }
 
 /// Waits for an event. Gives it with the number 0, or an error's number. `None` where the file is to be read.
