@@ -11,6 +11,8 @@ mod birth;
 mod build;
 mod error;
 mod logs;
+mod orphan;
+mod pulse;
 pub(crate) mod room;
 mod serve;
 
@@ -27,6 +29,7 @@ use slipway_sys::clone::{Cloned, SingleThread, clone};
 use slipway_sys::process::{close_inherited, detach};
 
 use self::error::AnchorError;
+use self::orphan::Watch;
 use crate::condition::Links;
 use crate::protocol::{self, Server, State};
 use crate::state::{LabDir, LabLock};
@@ -95,11 +98,12 @@ pub(crate) fn fork(blueprint: &mut Blueprint) -> io::Result<(OwnedFd, io::PipeRe
 fn live(alone: SingleThread, blueprint: &mut Blueprint, mut reporter: Reporter) -> ! {
     let span = tracing::info_span!("anchor", lab = %blueprint.lab.name).entered();
     let outcome = settle(&blueprint.dir).map_err(AnchorError::system("settle the lab's anchor")).and_then(|()| {
-        let mut running = build::build(alone, blueprint, &mut reporter)?;
+        let mut watch = Watch::prepare(&blueprint.lab)?;
+        let mut running = build::build(alone, blueprint, &mut watch, &mut reporter)?;
         let mut server =
             Server::open(&blueprint.dir.control()).map_err(AnchorError::system("open the control socket"))?;
         reporter.say(&Report::Up)?;
-        serve::serve(alone, blueprint, &mut running, &mut server).map_err(AnchorError::system("wait"))
+        serve::serve(alone, blueprint, &mut running, &mut server, &mut watch).map_err(AnchorError::system("wait"))
     });
     drop(span);
     match outcome {

@@ -7,9 +7,9 @@
 //! A guard waits for the end of its command. A command that ends as it should dismisses it.
 
 use std::io;
-use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
 
-use nix::sched::CloneFlags;
+use nix::sched::{CloneFlags, setns};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
@@ -29,6 +29,20 @@ impl Guard {
     /// The same, keeping none: a lock or a pipe that this process holds is free when this process ends.
     pub(crate) fn post_bare(end: impl FnOnce()) -> io::Result<Self> {
         Self::post_with(|watched| close_all_but(&[0, 1, 2, watched]), end)
+    }
+
+    /// The same, keeping these descriptors alone. `end` is called in the mount namespace `home`.
+    pub(crate) fn post_in(home: BorrowedFd<'_>, kept: BorrowedFd<'_>, end: impl FnOnce()) -> io::Result<Self> {
+        let begin = |watched| {
+            setns(home, CloneFlags::CLONE_NEWNS)?;
+            close_all_but(&[0, 1, 2, watched, kept.as_raw_fd()])
+        };
+        Self::post_with(begin, end)
+    }
+
+    /// Leaves it to itself: it acts once this process has ended.
+    pub(crate) fn leave(self) {
+        std::mem::forget(self);
     }
 
     fn post_with(begin: impl FnOnce(RawFd) -> io::Result<()>, end: impl FnOnce()) -> io::Result<Self> {

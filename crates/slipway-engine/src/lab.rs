@@ -27,8 +27,9 @@ use slipway_lab::model::Lab;
 use slipway_sys::cgroup::{Group, Hierarchy, Usage};
 use slipway_sys::process::ProcessId;
 
+pub use crate::remains::{DownError, Remains};
 pub use check::check;
-pub use down::{DownError, Remains, Removed, down, leftovers};
+pub use down::{Removed, down, leftovers};
 pub use give::{Changing, Given};
 pub use limits::{Resources, undo};
 pub use log::NodeLog;

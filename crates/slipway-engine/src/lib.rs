@@ -27,6 +27,7 @@ mod node;
 mod packet;
 pub mod probe;
 pub mod protocol;
+mod remains;
 pub mod rsh;
 pub mod scenario;
 pub mod state;

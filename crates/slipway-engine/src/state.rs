@@ -237,6 +237,11 @@ impl LabLock {
 
     /// Forgets the lab's lock altogether; only for a lab that no longer exists.
     pub fn remove(self) -> Result<(), StateError> {
+        self.unlink()
+    }
+
+    /// As [`remove`](Self::remove), where another process holds it too.
+    pub(crate) fn unlink(&self) -> Result<(), StateError> {
         fs::remove_file(&self.path).map_err(StateError::io("remove", &self.path))
     }
 }

@@ -31,6 +31,9 @@ pub struct Lab {
     /// The machines that it is made on. Empty: the one where it is brought up.
     #[serde(default, skip_serializing_if = "is_none")]
     pub machines: List<MachineId, Machine>,
+    /// Time without a word from the machine that brought the lab up, after which a part ends itself. `None`: never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub orphaned_after: Option<Seconds>,
     /// The machine whose part this is. All other machines' parts are in the lists too, and are not made here.
     #[serde(default, skip_serializing_if = "Part::is_whole")]
     pub part: Part,
@@ -99,6 +102,9 @@ impl Lab {
 pub struct Part {
     /// The machine.
     pub machine: MachineId,
+    /// The machine where the lab was brought up.
+    #[serde(default, skip_serializing_if = "is_first")]
+    pub origin: MachineId,
     /// The lab's number among all that might meet on these machines. Drawn anew for each `up`.
     pub number: u64,
     /// The secret of routers, by which those of different machines know each other. Never written to a file.

@@ -37,6 +37,14 @@ fn nodes_go_where_there_is_room() {
 }
 
 #[test]
+fn a_time_to_give_machines_up_is_a_second_or_more() {
+    let lab = read(&format!("{TWO}orphaned_after: 10min\nnodes: {{n: {{count: 2}}}}\n")).unwrap();
+    assert_eq!(lab.orphaned_after.map(|after| after.duration().as_secs()), Some(600));
+    let errors = read(&format!("{TWO}orphaned_after: 100ms\nnodes: {{n: {{count: 2}}}}\n")).unwrap_err();
+    assert!(errors.plain().contains("no machine can be given up after 100ms"), "{}", errors.plain());
+}
+
+#[test]
 fn too_much_is_an_error() {
     let cases = [
         ("nodes: {n: {count: 7, cpu: 1 core}}", "no machine has room for node `n7`: 1 cores and 0B of memory"),

@@ -13,6 +13,7 @@ pub mod batch;
 mod channel;
 mod error;
 mod images;
+pub mod input;
 pub mod message;
 pub mod packed;
 pub mod play;

@@ -1,6 +1,6 @@
 //! A machine's part: it carries out the orders of a coordinator.
 
-use std::io::{self, BufRead, Write};
+use std::io::{self, BufReader, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use slipway_lab::model::{Lab, Part, Secret};
 use slipway_measure::play::Line;
 
 use crate::images::{self, place};
+use crate::input::Input;
 use crate::message::{Answer, Order, VERSION, receive, send};
 use crate::packed::Packed;
 use crate::play::clock::now;
@@ -23,10 +24,10 @@ use crate::shared;
 ///
 /// # Errors
 /// When the coordinator cannot be answered, or sends what is no order.
-pub fn serve(machine: &Machine, stay: bool, from: &mut impl BufRead, to: &mut (impl Write + Send)) -> io::Result<()> {
+pub fn serve(machine: &Machine, stay: bool, from: Input, to: &mut (impl Write + Send)) -> io::Result<()> {
     send(to, &Answer::Hello { protocol: VERSION, version: env!("CARGO_PKG_VERSION").to_owned() })?;
     let (mut made, mut kept) = (None, None);
-    let served = orders(machine, stay, from, to, &mut made, &mut kept);
+    let served = orders(machine, stay, &mut BufReader::new(from), to, &mut made, &mut kept);
     let undone = made.map_or(Ok(()), Passing::down).map_err(io::Error::other);
     let stayed = kept.map_or(Ok(()), Passing::stay).map_err(io::Error::other);
     served.and(undone).and(stayed)
@@ -35,7 +36,7 @@ pub fn serve(machine: &Machine, stay: bool, from: &mut impl BufRead, to: &mut (i
 fn orders(
     machine: &Machine,
     stay: bool,
-    from: &mut impl BufRead,
+    from: &mut BufReader<Input>,
     to: &mut (impl Write + Send),
     made: &mut Option<Passing>,
     kept: &mut Option<Passing>,
@@ -48,15 +49,18 @@ fn orders(
             }
             Order::Make { lab, part, images, secret } => {
                 unpack(&lab, &part, &images, secret).and_then(|lab| make(machine, &lab, to)).map(|passing| {
+                    // One that ends by itself leaves nothing to wait for.
+                    from.get_mut().end_with(passing.anchor().ok().flatten());
                     *made = Some(passing);
                     Answer::done()
                 })
             }
-            Order::Keep => {
+            Order::Keep => keep(machine, made).map(|passing| {
                 // Without it, the guard that would take the part down goes too.
-                *kept = made.take().filter(|_| stay);
-                Ok(Answer::done())
-            }
+                *kept = passing.filter(|_| stay);
+                from.get_mut().end_with(None);
+                Answer::done()
+            }),
             Order::Down { lab, number, patience } => take_down(machine, &lab, number, patience),
             Order::Policy { lab, rules } => Running::open(&machine.labs, &lab)
                 .and_then(|running| running.set_policy(&rules))
@@ -74,6 +78,14 @@ fn orders(
         send(to, &outcome.unwrap_or_else(|message| Answer::Failed { message }))?;
     }
     Ok(())
+}
+
+fn keep(machine: &Machine, made: &mut Option<Passing>) -> Result<Option<Passing>, String> {
+    if let Some(passing) = made {
+        let running = Running::open(&machine.labs, passing.name());
+        running.and_then(|running| running.keep()).map_err(|error| error.to_string())?;
+    }
+    Ok(made.take())
 }
 
 fn log(machine: &Machine, lab: &str, to: &mut impl Write) -> Result<Answer, String> {

@@ -18,6 +18,7 @@ use crate::packed::Packed;
 use crate::shared;
 
 const DOING: &str = "bring the lab up";
+const DOWN: &str = "take the lab down";
 /// Time to wait for another process that holds the lab, seconds.
 const PATIENCE: u64 = 30;
 
@@ -26,17 +27,43 @@ const PATIENCE: u64 = 30;
 pub struct Made {
     lab: String,
     number: u64,
+    /// In the machines' order.
     channels: Vec<Channel>,
+    origin: MachineId,
 }
 
 impl Made {
-    /// Leaves the lab standing.
+    /// Leaves the lab standing. This machine's part comes last: it tells the others that all is well, and without it they end.
     ///
     /// # Errors
-    /// Of machines that do not answer. The lab goes down there, and stays on the others.
+    /// Of machines that do not answer. The lab goes down then, on all that can be reached, and elsewhere by itself.
     pub fn keep(self) -> Result<(), MachineError> {
-        let keep = |mut channel: Channel| channel.have_done(DOING, &Order::Keep, &mut |_| ()).map(|_| channel);
-        all(each(self.channels, keep)).map(|channels| channels.into_iter().for_each(Channel::leave))
+        let Self { lab, number, mut channels, origin } = self;
+        let own = (origin.index() < channels.len()).then(|| channels.remove(origin.index()));
+        let keep = |mut channel: Channel| {
+            let kept = channel.have_done(DOING, &Order::Keep, &mut |_| ());
+            (channel, kept.map(drop))
+        };
+        let (mut kept, mut failed) = (Vec::new(), Vec::new());
+        for (channel, outcome) in each(channels, keep).into_iter().chain(own.map(|own| (own, Ok(())))) {
+            failed.extend(outcome.err());
+            kept.push(channel);
+        }
+        if failed.is_empty()
+            && let Some(own) = kept.pop()
+        {
+            let (own, outcome) = keep(own);
+            failed.extend(outcome.err());
+            kept.push(own);
+        }
+        if failed.is_empty() {
+            kept.into_iter().for_each(Channel::leave);
+            return Ok(());
+        }
+        let down = Order::Down { lab, number, patience: PATIENCE };
+        // Best effort: the first failure is the one to tell.
+        drop(each(kept, |mut channel| channel.have_done(DOWN, &down, &mut |_| ())));
+        MachineError::of(failed)
     }
 
     /// Takes the lab down.
@@ -44,9 +71,9 @@ impl Made {
     /// # Errors
     /// Everything that machines could not take down.
     pub fn down(self) -> Result<(), MachineError> {
-        let Self { lab, number, channels } = self;
+        let Self { lab, number, channels, .. } = self;
         let order = Order::Down { lab, number, patience: PATIENCE };
-        all(each(channels, |mut channel| channel.have_done("take the lab down", &order, &mut |_| ()))).map(drop)
+        all(each(channels, |mut channel| channel.have_done(DOWN, &order, &mut |_| ()))).map(drop)
     }
 }
 
@@ -88,7 +115,7 @@ pub fn make(rsh: &Rsh, lab: &Lab, progress: &mut dyn FnMut(Progress)) -> Result<
     let made = std::thread::scope(|scope| {
         let making = scope.spawn(move || {
             each(parts, |((machine, mut channel), images)| {
-                let part = Part { machine, number, secret: None };
+                let part = Part { machine, origin: lab.part.machine, number, secret: None };
                 let order = Order::Make { lab: packed.clone(), part, images, secret };
                 let tell = tell.clone();
                 channel.have_done(DOING, &order, &mut |nodes| {
@@ -106,7 +133,7 @@ pub fn make(rsh: &Rsh, lab: &Lab, progress: &mut dyn FnMut(Progress)) -> Result<
         }
         making.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     });
-    Ok(Made { lab: lab.name.clone(), number, channels: all(made)? })
+    Ok(Made { lab: lab.name.clone(), number, channels: all(made)?, origin: lab.part.machine })
 }
 
 fn draw<const N: usize>() -> Result<[u8; N], MachineError> {

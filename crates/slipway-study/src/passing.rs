@@ -22,8 +22,11 @@ pub(crate) fn in_passing<T>(
         events(Event::LabDone);
         let made = made?;
         let outcome = action(Running::open(&machine.labs, &lab.name)?, events);
-        made.down()?;
-        return outcome;
+        let down = made.down();
+        // The first failure is the reason of the second.
+        let done = outcome?;
+        down?;
+        return Ok(done);
     }
     let up = lab::up_in_passing(machine, lab, &mut |progress| events(Event::LabProgress(progress)));
     events(Event::LabDone);

@@ -1,4 +1,4 @@
-//! Network namespaces held by descriptor, so that nothing is left in the file system to clean up
+//! Network and mount namespaces held by descriptor, so that nothing is left in the file system to clean up
 //! (`network_namespaces(7)`), and which user namespace this is (`user_namespaces(7)`).
 
 #[allow(unsafe_code)]
@@ -17,6 +17,14 @@ use rustix::fs::{Mode, OFlags, fstat, openat, stat};
 /// When `/proc` is not mounted.
 pub fn current_net() -> io::Result<OwnedFd> {
     Ok(File::open("/proc/thread-self/ns/net")?.into())
+}
+
+/// This thread's own mount namespace.
+///
+/// # Errors
+/// When `/proc` is not mounted.
+pub fn current_mount() -> io::Result<OwnedFd> {
+    Ok(File::open("/proc/thread-self/ns/mnt")?.into())
 }
 
 /// Makes a new network namespace. It lives as long as the descriptor or anything in it does.

@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
-use slipway_lab::id::{List, NodeId};
+use slipway_lab::id::{HostId, List, NodeId};
 use slipway_lab::model::DriverKind;
 use slipway_lab::policy::Rule;
 use slipway_sys::bpf::SourceAddresses;
@@ -122,6 +122,11 @@ impl Nodes {
 }
 
 impl Nodes {
+    /// A host's network namespace.
+    pub(super) fn host_net(&self, host: HostId) -> BorrowedFd<'_> {
+        self.fabric.host_net(host)
+    }
+
     /// Those of `which` that are in another state.
     fn not_in(&self, status: NodeStatus, which: &[NodeId]) -> Vec<NodeId> {
         which.iter().copied().filter(|&node| self.state.nodes[node].status != status).collect()

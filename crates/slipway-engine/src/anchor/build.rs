@@ -17,6 +17,7 @@ use slipway_sys::process::ProcessId;
 
 use super::birth::Nodes;
 use super::error::AnchorError;
+use super::orphan::Watch;
 use super::{Blueprint, Report, Reporter};
 use crate::exec::ssh;
 use crate::node::rootfs::{hide_machine, lies_on_the_machine};
@@ -25,7 +26,12 @@ use crate::state::{LabDir, NodeState};
 
 /// Builds everything. On error the caller exits, and with it goes all that was made in the kernel.
 #[tracing::instrument(level = "info", skip_all, fields(lab = %blueprint.lab.name), err(level = "debug"))]
-pub(super) fn build(alone: SingleThread, blueprint: &Blueprint, reporter: &mut Reporter) -> Result<Nodes, AnchorError> {
+pub(super) fn build(
+    alone: SingleThread,
+    blueprint: &Blueprint,
+    watch: &mut Watch,
+    reporter: &mut Reporter,
+) -> Result<Nodes, AnchorError> {
     let Blueprint { lab, dir, .. } = blueprint;
     let state = State {
         anchor: ProcessId::of(getpid()).map_err(AnchorError::system("name the anchor"))?,
@@ -45,6 +51,8 @@ pub(super) fn build(alone: SingleThread, blueprint: &Blueprint, reporter: &mut R
     shared_files(lab, dir)?;
     ssh::prepare(lab, dir)?;
     let mut nodes = Nodes::prepare(alone, blueprint, state)?;
+    // Before any program runs that could take its port.
+    watch.open(lab, |host| nodes.host_net(host))?;
     let all = lab.nodes_here();
     nodes.start(alone, blueprint, &all, |ready| reporter.say(&Report::Nodes(ready)))?;
     nodes.state.ready = true;

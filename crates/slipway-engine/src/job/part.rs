@@ -34,6 +34,8 @@ enum Task {
 enum Token {
     Link(Event),
     End(u32),
+    /// The lab's anchor has ended.
+    Over,
 }
 
 /// Serves the part of a job on this machine until the job's process closes its end.
@@ -47,7 +49,7 @@ pub fn serve(labs: &StateRoot, input: OwnedFd, output: OwnedFd) -> Result<(), Jo
     let says = JobError::io("serve a part of a job");
     let mut orders = Vec::new();
     while orders.is_empty() {
-        match wait(&link, &BTreeMap::new()).and_then(|tokens| handle(&mut link, &tokens)) {
+        match wait(&link, None, &BTreeMap::new()).and_then(|tokens| handle(&mut link, &tokens)) {
             Ok(came) => orders = came,
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
             Err(error) => return Err(says(error)),
@@ -76,6 +78,8 @@ pub fn serve(labs: &StateRoot, input: OwnedFd, output: OwnedFd) -> Result<(), Jo
 }
 
 struct Part {
+    /// With it, all programs of the part have ended. The job's process may be out of reach by then.
+    anchor: OwnedFd,
     launcher: Launcher,
     nodes: Vec<NodeId>,
     places: Locals,
@@ -103,6 +107,9 @@ impl Part {
                 "open the part of a job: lab `{lab}` here is another one\nHint: `slipway down {lab}` on all machines, then up again"
             ));
         }
+        let anchor =
+            running.state.anchor.open().map_err(|error| told(JobError::io("watch the lab's anchor")(error)))?;
+        let anchor = anchor.ok_or_else(|| format!("open the part of a job: lab `{lab}` has ended here"))?;
         let launcher = Launcher::new().map_err(|error| told(JobError::io("prepare to start programs")(error)))?;
         let mut places = Locals::default();
         let name = format!("job-{}", std::process::id());
@@ -114,7 +121,7 @@ impl Part {
         places.post(|| node_file.iter().for_each(Written::remove)).map_err(told)?;
         let before = places.all.iter().map(Local::sent).collect();
         let (nodes, tasks) = (nodes.to_vec(), BTreeMap::new());
-        Ok(Self { launcher, nodes, places, before, tasks, _node_file: node_file, finishing: false })
+        Ok(Self { anchor, launcher, nodes, places, before, tasks, _node_file: node_file, finishing: false })
     }
 
     fn serve(&mut self, link: &mut Link, mut orders: Vec<Order>) -> io::Result<()> {
@@ -129,11 +136,14 @@ impl Part {
                 self.places.end().map_err(io::Error::other)?;
                 link.say(&Report::Finished { sent })?;
                 while !link.is_sent() {
-                    handle(link, &wait(link, &self.tasks)?)?;
+                    handle(link, &wait(link, None, &self.tasks)?)?;
                 }
                 return Ok(());
             }
-            let tokens = wait(link, &self.tasks)?;
+            let tokens = wait(link, Some(&self.anchor), &self.tasks)?;
+            if tokens.iter().any(|token| matches!(token, Token::Over)) {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
             for &token in &tokens {
                 if let Token::End(program) = token
                     && let Some(task) = self.tasks.get_mut(&program)
@@ -242,13 +252,14 @@ impl Drop for Part {
 }
 
 /// Waits until anything has happened.
-fn wait(link: &Link, tasks: &BTreeMap<u32, Task>) -> io::Result<Vec<Token>> {
+fn wait(link: &Link, anchor: Option<&OwnedFd>, tasks: &BTreeMap<u32, Task>) -> io::Result<Vec<Token>> {
     let of_link = link.waits_for().into_iter().map(|(fd, flags, event)| (fd, flags, Token::Link(event)));
     let ends = tasks.iter().filter_map(|(&program, task)| match task {
         Task::Runs(child) => Some((child.as_fd(), PollFlags::IN, Token::End(program))),
         Task::Ended(_) => None,
     });
-    let on: Vec<(BorrowedFd<'_>, PollFlags, Token)> = of_link.chain(ends).collect();
+    let over = anchor.map(|anchor| (anchor.as_fd(), PollFlags::IN, Token::Over));
+    let on: Vec<(BorrowedFd<'_>, PollFlags, Token)> = of_link.chain(ends).chain(over).collect();
     let mut polled: Vec<PollFd<'_>> = on.iter().map(|(fd, flags, _)| PollFd::from_borrowed_fd(*fd, *flags)).collect();
     match poll(&mut polled, None) {
         Ok(_) | Err(Errno::INTR) => {}

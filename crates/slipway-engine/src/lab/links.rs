@@ -7,7 +7,7 @@ use super::{LabError, Running};
 use crate::condition::LinkReport;
 use crate::fast::{self, Connection, FastReport, Socket};
 use crate::network::graph::Graph;
-use crate::protocol::{ReadFast, ReadGraph, ReadLinks, ReadPolicy, ReadSockets, RestoreLinks, SetPolicy};
+use crate::protocol::{Keep, ReadFast, ReadGraph, ReadLinks, ReadPolicy, ReadSockets, RestoreLinks, SetPolicy};
 use crate::verbs::{self, BrokerStatus, Verdict};
 
 impl Running {
@@ -39,6 +39,14 @@ impl Running {
     /// When the network beneath cannot be held to them, or some connections may not have been ended.
     pub fn set_policy(&self, rules: &[Rule]) -> Result<u64, LabError> {
         Ok(self.ask(SetPolicy { rules: rules.to_vec() })?.connections)
+    }
+
+    /// Says that all parts of the lab are made, and that it stays.
+    ///
+    /// # Errors
+    /// When the anchor cannot be asked.
+    pub fn keep(&self) -> Result<(), LabError> {
+        self.ask(Keep {})
     }
 
     /// How the fast path is now.

@@ -8,10 +8,10 @@ use slipway_lab::Remark;
 use slipway_sys::cgroup::CgroupError;
 
 use super::LabError;
-use super::down::DownError;
 use super::tune::TuningError;
 use crate::condition::{LinkError, MatrixError};
 use crate::protocol;
+use crate::remains::DownError;
 use crate::state::StateError;
 
 /// Why a lab did not come up. Nothing of it is left, unless [`UpError::Undo`] says so.

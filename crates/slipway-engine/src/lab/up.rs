@@ -1,6 +1,7 @@
 //! Bringing a lab up: claim its name, fork its anchor, follow its reports.
 
 use std::io::{self, BufRead as _, BufReader};
+use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 use nix::sys::signal::Signal;
@@ -11,7 +12,7 @@ use slipway_lab::model::Lab;
 use slipway_sys::signals::Taken;
 
 use super::check::{Prepared, prepare, unpacked};
-use super::down::{DownError, LOOK_AGAIN, PATIENCE, Remains, clean, down};
+use super::down::{LOOK_AGAIN, down};
 use super::refused::UpError;
 use super::scratch;
 use super::{LabError, Running};
@@ -19,6 +20,7 @@ use crate::anchor::{self, Blueprint, Report};
 use crate::guard::Guard;
 use crate::machine::Machine;
 use crate::protocol::{self, Code};
+use crate::remains::{DownError, PATIENCE, Remains, clean};
 use crate::state::{LabLock, StateError, StateRoot};
 use crate::tuning::{LeftOut, Tunings};
 
@@ -57,6 +59,7 @@ pub fn up(machine: &Machine, lab: &Lab, progress: &mut dyn FnMut(Progress)) -> R
 pub struct Passing {
     root: StateRoot,
     name: String,
+    number: u64,
     _guard: Guard,
 }
 
@@ -66,7 +69,21 @@ impl Passing {
     /// # Errors
     /// As [`down`].
     pub fn down(self) -> Result<(), DownError> {
-        down(&self.root, &self.name, PATIENCE).map(drop)
+        down_own(&self.root, &self.name, self.number)
+    }
+
+    /// The lab's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The lab's anchor, which is readable once it has ended. `None`: it has.
+    ///
+    /// # Errors
+    /// As `pidfd_open(2)`.
+    pub fn anchor(&self) -> io::Result<Option<OwnedFd>> {
+        self.root.lab(&self.name).read_state().map_or(Ok(None), |state| state.anchor.open())
     }
 
     /// Stays until the lab has ended, or somebody asks this process to end (`SIGTERM`, `SIGINT`, `SIGHUP`). Then it takes
@@ -98,9 +115,18 @@ pub fn up_in_passing(
 ) -> Result<(Running, Passing), UpError> {
     let root = &machine.labs;
     // `slipway down --all` finds the rest, if the guard cannot remove all.
-    let post = || Guard::post_bare(|| drop(down(root, &lab.name, PATIENCE)));
+    let number = lab.part.number;
+    let post = || Guard::post_bare(|| drop(down_own(root, &lab.name, number)));
     let (running, guard) = up_then(machine, lab, progress, post)?;
-    Ok((running, Passing { root: root.clone(), name: lab.name.clone(), _guard: guard }))
+    Ok((running, Passing { root: root.clone(), name: lab.name.clone(), number, _guard: guard }))
+}
+
+/// Takes a lab down, unless one of another number has its name now: a part may have ended by itself long ago.
+fn down_own(root: &StateRoot, name: &str, number: u64) -> Result<(), DownError> {
+    if root.lab(name).read_lab().is_ok_and(|there| there.part.number != number) {
+        return Ok(());
+    }
+    down(root, name, PATIENCE).map(drop)
 }
 
 /// Brings a lab up. `claimed` is called once its name is this process's, and before anything is made under it.

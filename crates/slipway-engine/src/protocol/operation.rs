@@ -75,6 +75,7 @@ service! {
         ReadState -> State,
         ReadLog -> LogPiece,
         FollowLog -> Descriptor,
+        Keep -> (),
     }
 }
 
@@ -126,6 +127,10 @@ pub struct Lift {
 /// Takes away what was prepared and is not needed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settle {}
+
+/// All parts of a lab over several machines are made: it stays.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Keep {}
 
 /// Silences nodes' links, then ends every process in them. Files and links stay.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -234,6 +239,7 @@ impl Service for Request {
                 "changing links"
             }
             Self::Relocate(_) => "moving nodes",
+            Self::Keep(_) => "hearing of other machines",
             Self::ReadLinks(_) | Self::ReadGraph(_) => "reporting on links",
             Self::ReadState(_) | Self::ReadLog(_) | Self::FollowLog(_) => "seeing to nodes' programs",
             Self::SetPolicy(_)

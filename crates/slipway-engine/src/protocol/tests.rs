@@ -90,6 +90,7 @@ fn request() -> impl Strategy<Value = Request> {
         order().prop_map(|order| Prepare { order }.into()),
         (0..99_usize).prop_map(|overlay| Lift { overlay }.into()),
         Just(Settle {}.into()),
+        Just(Keep {}.into()),
         nodes().prop_map(|nodes| Halt { nodes }.into()),
         (node(), 0..9_usize).prop_map(|(node, host)| Relocate { node, host: HostId(host) }.into()),
         Just(RestoreLinks {}.into()),

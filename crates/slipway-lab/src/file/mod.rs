@@ -16,7 +16,7 @@ use serde::Deserialize;
 use slipway_document::by_shape;
 use slipway_document::de::{Named, Spanned};
 use slipway_document::form::Written;
-use slipway_document::units::Bytes;
+use slipway_document::units::{Bytes, Seconds};
 
 pub(crate) use self::condition::{Conditions, Disk, Link, Placed, Setting, place_keys, with_node_keys};
 pub(crate) use self::job::{Better, Figure, Job};
@@ -46,6 +46,8 @@ pub(crate) struct File {
     #[serde(default)]
     #[schemars(extend("propertyNames" = {"pattern": "^[a-z][a-z0-9-]{0,31}$"}))]
     pub(crate) machines: Named<Option<Machine>>,
+    /// Time without a word from the machine that brought the lab up. Then a machine takes its part down. Never when left out.
+    pub(crate) orphaned_after: Option<Spanned<Seconds>>,
     /// Virtual hosts: how many, their names, or names with settings; or `machine` for this machine's own network. One when left out.
     pub(crate) hosts: Option<Spanned<Hosts>>,
     /// Placement of nodes without a `host` on the virtual hosts. `spread` when left out.

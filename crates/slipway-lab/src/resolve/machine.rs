@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use slipway_document::errors::{Report, Span};
+use slipway_document::units::Seconds;
 
 use super::room::{Placed, Room};
 use crate::file::{File, Hosts as Written, Machine as Entry};
@@ -13,6 +14,8 @@ use crate::names;
 
 /// Source 3's cluster and Distem's record have less.
 const MOST_MACHINES: usize = 1000;
+/// Parts tell each other four times in that time that they are there.
+const SHORTEST_SILENCE: Seconds = Seconds(1.0);
 
 /// The machines that the file names, or those that somebody outside of it chose.
 pub(super) fn machines(file: &File, chosen: Option<&[Machine]>, report: &mut Report) -> List<MachineId, Machine> {
@@ -71,6 +74,16 @@ pub(super) fn machines(file: &File, chosen: Option<&[Machine]>, report: &mut Rep
         machines.truncate(MOST_MACHINES);
     }
     machines.into()
+}
+
+/// The time after which a part without a word from the others ends itself.
+pub(super) fn orphaned_after(file: &File, report: &mut Report) -> Option<Seconds> {
+    let written = file.orphaned_after.as_ref()?;
+    if written.value.0 < SHORTEST_SILENCE.0 {
+        let message = format!("no machine can be given up after {}", written.value);
+        report.add(written.at, message, format!("write {SHORTEST_SILENCE} or more, such as `10min`"));
+    }
+    Some(written.value)
 }
 
 /// Whether ssh takes a text for a destination, and for nothing else.

@@ -105,6 +105,7 @@ fn lab(file: &File, file_name: &str, base_dir: &Path, overrides: &Overrides, rep
     let mut lab = Lab {
         name,
         seed: file.seed.unwrap_or(0),
+        orphaned_after: machine::orphaned_after(file, report),
         machines,
         part: Part::default(),
         hosts: hosts.list,

@@ -4,6 +4,7 @@ use std::io::{BufReader, stdin, stdout};
 use std::os::fd::{AsFd as _, BorrowedFd};
 
 use nix::sys::signal::Signal;
+use slipway_machines::input::Input;
 use slipway_sys::signals::ignore;
 
 use crate::context::Context;
@@ -38,11 +39,11 @@ impl Args {
             slipway_engine::job::serve(&context.root, input, output)?;
             return Ok(Exit::Success);
         }
-        let (mut from, mut to) = (BufReader::new(stdin()), stdout());
         let served = if self.player {
-            slipway_machines::play::part::player(&context.root, &mut from, &mut to)
+            slipway_machines::play::part::player(&context.root, &mut BufReader::new(stdin()), &mut stdout())
         } else {
-            slipway_machines::serve::serve(&context.machine()?, self.stay, &mut from, &mut to)
+            let input = Input::of(stdin().as_fd()).map_err(Failure::io("take standard input"))?;
+            slipway_machines::serve::serve(&context.machine()?, self.stay, input, &mut stdout())
         };
         served.map_err(Failure::io("serve a part of a lab"))?;
         Ok(Exit::Success)

@@ -96,7 +96,7 @@ impl Machines {
         let host_key = fs::read_to_string(path.join("host.pub")).expect("the key is there");
         fs::write(path.join("known_hosts"), format!("* {host_key}")).expect("a file can be written");
         let client = format!(
-            "{hosts}Host *\n    IdentityFile {0}/id\n    IdentitiesOnly yes\n    UserKnownHostsFile {0}/known_hosts\n    BatchMode yes\n    LogLevel ERROR\n    ConnectTimeout 5\n",
+            "{hosts}Host *\n    IdentityFile {0}/id\n    IdentitiesOnly yes\n    UserKnownHostsFile {0}/known_hosts\n    BatchMode yes\n    LogLevel ERROR\n    ConnectTimeout 5\n    ServerAliveInterval 1\n    ServerAliveCountMax 5\n",
             path.display()
         );
         fs::write(path.join("ssh_config"), client).expect("a file can be written");
@@ -173,6 +173,33 @@ impl Machines {
         must(self.program(machine, "ip").args(["link", "set", "eth0", word]));
     }
 
+    /// Ends a machine as a power cut does: all of its processes, and with them its namespaces. Its files stay.
+    pub fn kill(&mut self, number: usize) {
+        self.all[number].end();
+    }
+
+    /// Has a machine that was killed come back.
+    pub fn revive(&mut self, number: usize) {
+        let path = self.path().to_owned();
+        self.all[number] = Machine::new(&path, number, &self.switch);
+    }
+
+    /// Labs of which a machine still has anything, control groups and locks included.
+    pub fn leftovers(&self, machine: usize) -> Vec<String> {
+        let text = self.run(machine, ["--json", "down", "--all", "--part", "--dry-run"]);
+        let planned: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        let names = planned["would_remove"].as_array().expect("a list").iter();
+        names.map(|name| name.as_str().expect("a name").to_owned()).collect()
+    }
+
+    /// Processes of Slipway on a machine, outside of nodes.
+    pub fn processes(&self, machine: usize) -> Vec<String> {
+        let words =
+            |pid: &String| fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default().replace('\0', " ");
+        let all = self.all[machine].pids();
+        all.iter().map(words).filter(|words| words.contains("slipway ")).collect()
+    }
+
     /// Remains of labs on all machines: state folders, tunnels, and processes of anchors.
     pub fn remains(&self) -> Vec<String> {
         let mut found = Vec::new();
@@ -209,7 +236,7 @@ fn environment(folder: &Path, name: &str) -> Vec<(&'static str, String)> {
 impl Machine {
     fn new(folder: &Path, number: usize, switch: &Child) -> Self {
         let name = name(number);
-        fs::create_dir(folder.join(&name)).expect("a folder can be made");
+        fs::create_dir_all(folder.join(&name)).expect("a folder can be made");
         let script = format!(
             "mount --make-rprivate /; mount -t tmpfs tmpfs /run; mkdir /run/sshd; hostname {name}; ip link set lo up"
         );
@@ -243,6 +270,30 @@ impl Machine {
 }
 
 impl Machine {
+    /// All of its processes but those in nodes, which have names of their own.
+    fn pids(&self) -> Vec<String> {
+        let names = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/uts")).ok();
+        let own = names(&self.keeper.id().to_string());
+        let all = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let pids = all.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        pids.filter(|pid| own.is_some() && names(pid) == own).collect()
+    }
+
+    fn end(&mut self) {
+        // A process that is starting others may be done with it.
+        loop {
+            let keeper = self.keeper.id().to_string();
+            let others: Vec<String> = self.pids().into_iter().filter(|pid| *pid != keeper).collect();
+            if others.is_empty() {
+                break;
+            }
+            let _ = Command::new("kill").arg("-9").args(&others).stderr(Stdio::null()).status();
+            let _ = self.sshd.wait();
+        }
+        let _ = self.keeper.kill();
+        let _ = self.keeper.wait();
+    }
+
     /// Ends what its ssh server left behind: a session whose client is out of reach waits for it long after the server ended.
     fn end_sessions(&self) {
         let network = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/net")).ok();

@@ -8,13 +8,14 @@ use slipway_sys::clone::SingleThread;
 use crate::anchor::Blueprint;
 use crate::anchor::birth::Nodes;
 use crate::anchor::error::AnchorError;
+use crate::anchor::orphan::Watch;
 use crate::condition::Links;
 use crate::protocol::{self, Answer, Code, Ended, Error, Request, Responder};
 
 pub(super) fn answer(
     alone: SingleThread,
     blueprint: &mut Blueprint,
-    nodes: &mut Nodes,
+    (nodes, watch): (&mut Nodes, &mut Watch),
     request: Request,
     descriptor: Option<OwnedFd>,
     to: Responder,
@@ -62,6 +63,10 @@ pub(super) fn answer(
         Request::ReadLog(of) => {
             let piece = nodes.logs.read(of.node, of.from).map_err(AnchorError::system("read the log"));
             to.answer::<protocol::ReadLog>(piece.map_err(Error::of(Code::Log)))
+        }
+        Request::Keep(_) => {
+            watch.keep();
+            to.answer::<protocol::Keep>(Ok(()))
         }
         Request::FollowLog(of) => {
             let pipe = nodes.logs.follow(of.node).map_err(AnchorError::system("follow the log"));
