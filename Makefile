@@ -52,7 +52,7 @@ test-long: setup-bench ## run the tests that `make test` leaves out: large progr
 	cargo test --package slipway-verbs --locked --test broker -- --ignored
 	cargo test --package slipway --locked --test programs -- --ignored large_examples mpich_of_today
 	cargo build --locked --package slipway-s3 --package slipway-query
-	cargo test --package slipway --locked --test campaign_faults --test campaign_s3 --test campaign_slurm -- --ignored --nocapture
+	cargo test --package slipway --locked --test campaign_faults --test campaign_s3 --test campaign_slurm --test machines_faults -- --ignored --nocapture
 	cargo test --package slipway --locked --test campaign_engines -- --ignored
 	scripts/reference-designs.py check
 

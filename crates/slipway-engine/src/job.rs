@@ -45,6 +45,7 @@ use nodes::{Nodes, Place};
 use parts::Parts;
 use service::Service;
 
+pub use link::frame;
 pub use output::{Line, Stream};
 pub use part::serve;
 

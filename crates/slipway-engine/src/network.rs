@@ -27,6 +27,7 @@ mod solicit;
 mod sriov;
 mod switch;
 mod trunk;
+mod vacant;
 mod vxlan;
 mod wire;
 
@@ -37,3 +38,5 @@ pub use fabric::{Fabric, NodeNet};
 pub use host::{mark, sources, wait_until_gone};
 pub use node::{configure_node, prepare_node};
 pub(crate) use switch::keeps_addresses;
+pub use trunk::TUNNEL_PORT;
+pub use vacant::is_vacant;

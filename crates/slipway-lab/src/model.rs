@@ -90,6 +90,13 @@ impl Lab {
         self.nodes.ids().filter(|&node| self.has_here(node)).collect()
     }
 
+    /// Tunnels between machines that it may have: one for each of its wires.
+    #[must_use]
+    pub fn tunnels(&self) -> u32 {
+        // The underlay, the wire of tunnels, and each network's own.
+        2 + u32::try_from(self.networks.len()).unwrap_or(u32::MAX / 2)
+    }
+
     /// Whether it is made on several machines.
     #[must_use]
     pub fn is_spread(&self) -> bool {

@@ -10,7 +10,8 @@ use slipway_engine::rsh::Rsh;
 use slipway_lab::model::{Lab, Machine};
 use tempfile::NamedTempFile;
 
-use crate::ask::order;
+use crate::ask::{all, each, others};
+use crate::channel::Channel;
 use crate::error::MachineError;
 use crate::message::{Answer, Order};
 
@@ -31,13 +32,28 @@ struct Left {
     machines: Vec<Machine>,
 }
 
-/// The outcome of taking a lab's parts down.
+/// The outcome of taking a lab's parts down on other machines.
 #[derive(Debug, Default)]
 pub struct Outcome {
+    /// Machines that keep a note until all is down, each with the lab's number.
+    noted: Vec<(u64, Channel)>,
     /// A part was there, and is gone.
     pub was_there: bool,
     /// Machines that still have a part, or may have one.
     pub failed: Vec<MachineError>,
+}
+
+impl Outcome {
+    /// Has the other machines forget their notes: the part on this machine is down too.
+    ///
+    /// # Errors
+    /// Of machines that do not answer any more. A note that stays is found to be old by the next `down --all` there.
+    pub fn forget(&mut self, lab: &str) -> Result<(), MachineError> {
+        let forget = |(number, mut channel): (u64, Channel)| {
+            channel.have_done("end the lab", &Order::Forget { lab: lab.to_owned(), number }, &mut |_| ())
+        };
+        all(each(std::mem::take(&mut self.noted), forget)).map(drop)
+    }
 }
 
 impl Away {
@@ -90,12 +106,21 @@ impl Away {
         }
         let (mut outcome, mut still) = (Outcome::default(), Vec::new());
         for Left { number, machines } in all {
-            let down = Order::Down { lab: name.to_owned(), number, patience: patience.as_secs() };
-            let asked = order(rsh, &machines.iter().collect::<Vec<_>>(), "take the lab down", &down);
+            let down = |machine: &Machine| {
+                let patience = patience.as_secs();
+                // A part in a batch job ends with the job.
+                let order = Order::Down { lab: name.to_owned(), number, patience, note: machine.job.is_none() };
+                let mut channel = Channel::open(rsh, machine)?;
+                channel.have_done("take the lab down", &order, &mut |_| ()).map(|answer| (channel, answer))
+            };
+            let asked = each(machines.iter().collect(), down);
             let mut left = Vec::new();
             for (machine, answer) in machines.into_iter().zip(asked) {
                 match answer {
-                    Ok(answer) => outcome.was_there |= matches!(answer, Answer::Done { was_there: true, .. }),
+                    Ok((channel, answer)) => {
+                        outcome.was_there |= matches!(answer, Answer::Done { was_there: true, .. });
+                        outcome.noted.push((number, channel));
+                    }
                     Err(error) => {
                         outcome.failed.push(error);
                         left.extend(Some(machine).filter(|machine| machine.job.is_none()));
@@ -108,6 +133,27 @@ impl Away {
         }
         self.write(name, &still)?;
         Ok(outcome)
+    }
+
+    /// Notes a lab's other machines, before its part here goes down at the word of one of them. Should that one be killed,
+    /// `down --all` here takes down what is left.
+    pub(crate) fn note(&self, lab: &Lab) -> io::Result<()> {
+        let mut all = self.read(&lab.name)?;
+        let number = lab.part.number;
+        let others = others(&lab.machines, lab.part.machine);
+        let machines: Vec<Machine> = others.into_iter().filter(|machine| machine.job.is_none()).cloned().collect();
+        if !machines.is_empty() && all.iter().all(|left| left.number != number) {
+            all.push(Left { number, machines });
+            self.write(&lab.name, &all)?;
+        }
+        Ok(())
+    }
+
+    /// Forgets what was noted of a lab of this number.
+    pub(crate) fn forget(&self, name: &str, number: u64) -> io::Result<()> {
+        let mut all = self.read(name)?;
+        all.retain(|left| left.number != number);
+        self.write(name, &all)
     }
 
     fn read(&self, name: &str) -> io::Result<Vec<Left>> {

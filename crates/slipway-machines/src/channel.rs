@@ -38,15 +38,22 @@ pub(crate) struct Channel {
 impl Channel {
     /// Starts a part, and waits until it greets.
     pub(crate) fn open(rsh: &Rsh, machine: &Machine) -> Result<Self, MachineError> {
-        let mut channel = Self::start(rsh, machine)?;
+        let mut channel = Self::start(rsh, machine, false)?;
         channel.greet()?;
         Ok(channel)
     }
 
-    fn start(rsh: &Rsh, machine: &Machine) -> Result<Self, MachineError> {
+    /// As [`open`](Self::open). The error has the words of the remote shell, which go nowhere else.
+    pub(crate) fn open_quietly(rsh: &Rsh, machine: &Machine) -> Result<Self, MachineError> {
+        let mut channel = Self::start(rsh, machine, true)?;
+        channel.greet()?;
+        Ok(channel)
+    }
+
+    fn start(rsh: &Rsh, machine: &Machine, quietly: bool) -> Result<Self, MachineError> {
         let is_of_job = machine.job.is_some();
         let mut command = rsh.standing(machine, [COMMAND].into_iter().chain(is_of_job.then_some("--stay")));
-        if is_of_job {
+        if is_of_job || quietly {
             // A caller may wait for the end of this command's standard error, but not for the lab's.
             command.stderr(Stdio::piped());
         }
@@ -122,6 +129,15 @@ impl Channel {
                 done @ (Answer::Done { .. } | Answer::Image { .. }) => return Ok(done),
                 other => return Err(self.lost(format!("it answered {other:?}"))),
             }
+        }
+    }
+
+    /// Gives an order, and waits for its answer.
+    pub(crate) fn ask(&mut self, doing: &'static str, order: &Order) -> Result<Answer, MachineError> {
+        self.give(order)?;
+        match self.answer()? {
+            Answer::Failed { message } => Err(MachineError::Refused { doing, machine: self.machine.clone(), message }),
+            answer => Ok(answer),
         }
     }
 

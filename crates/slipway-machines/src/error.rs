@@ -79,6 +79,14 @@ pub enum MachineError {
         /// The machines' names.
         machines: String,
     },
+    /// Other labs have the tunnels that were drawn.
+    #[error(
+        "find free tunnels for lab `{lab}`: other labs of its machines have all that were tried\nHint: `slipway down --all` on each machine takes old labs down"
+    )]
+    NoTunnels {
+        /// The lab's name.
+        lab: String,
+    },
     /// This machine is none of the lab's.
     #[error(
         "find this machine in lab `{lab}`: it has the address of none of {all}\nHint: run the command on one of them, or mend the addresses in the lab file"

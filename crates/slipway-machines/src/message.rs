@@ -1,10 +1,12 @@
 //! Messages between a coordinator and a machine's part: a JSON text a line, each bounded.
 
 use std::io::{self, BufRead, BufWriter, Read as _, Write};
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use slipway_engine::facts::Check;
 use slipway_lab::model::{Part, Secret};
 use slipway_lab::policy::Rule;
 use slipway_lab::scenario::{Order as LabOrder, Schedule};
@@ -13,7 +15,7 @@ use slipway_measure::play::{Begin, Line};
 use crate::packed::{LONGEST, Packed};
 
 /// The protocol's version. Two that differ do not work together.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// Bytes that are written at a time.
 const PIECE: usize = 64 << 10;
 
@@ -48,6 +50,15 @@ pub enum Order {
     },
     /// Leaves the part that was made standing.
     Keep,
+    /// Says whether no tunnel of this machine has one of these identifiers.
+    Vacant {
+        /// The first VXLAN network identifier.
+        first: u32,
+        /// Their count, in a row.
+        count: u32,
+        /// This machine's address.
+        address: Ipv4Addr,
+    },
     /// Takes its part of a lab down.
     Down {
         /// The lab's name.
@@ -56,6 +67,15 @@ pub enum Order {
         number: u64,
         /// Time to wait for another process that holds it, seconds.
         patience: u64,
+        /// Notes the lab's other machines until [`Order::Forget`]: nobody else might take their parts down.
+        note: bool,
+    },
+    /// Forgets the note of a lab's other machines.
+    Forget {
+        /// The lab's name.
+        lab: String,
+        /// Its number.
+        number: u64,
     },
     /// Puts rules in the place of a running lab's policy.
     Policy {
@@ -91,11 +111,40 @@ pub enum Order {
     Stop,
     /// Asks the time.
     Clock,
+    /// Asks the wall clock.
+    Date,
+    /// Says what the machine lacks for labs.
+    Look,
+    /// Listens for probes of other machines.
+    Listen {
+        /// The probes' number.
+        number: u64,
+    },
+    /// Sends probes to other machines.
+    Probe {
+        /// Their number.
+        number: u64,
+        /// This machine's address.
+        from: Ipv4Addr,
+        /// The others'.
+        to: Vec<Ipv4Addr>,
+    },
+    /// Asks for the probes that came.
+    Heard,
     /// Asks for the log of the scenario that was played last.
     Log {
         /// The lab's name.
         lab: String,
     },
+}
+
+/// A probe that came from another machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Packet {
+    /// The sender's address.
+    pub from: Ipv4Addr,
+    /// Its size with the IP header, bytes.
+    pub bytes: u16,
 }
 
 /// An answer of a machine's part.
@@ -137,7 +186,17 @@ pub enum Answer {
         /// The line.
         line: Box<Line>,
     },
-    /// Its monotonic clock.
+    /// Lacks of the machine.
+    Looked {
+        /// All that is not as labs may want it.
+        checks: Vec<Check>,
+    },
+    /// Probes that came, each size and sender once.
+    Heard {
+        /// The probes.
+        packets: Vec<Packet>,
+    },
+    /// Its monotonic clock, or its wall clock where that was asked.
     Clock {
         /// The time, nanoseconds.
         now: u64,
@@ -187,6 +246,9 @@ pub fn receive<T: DeserializeOwned>(from: &mut impl BufRead) -> io::Result<Optio
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -204,6 +266,37 @@ mod tests {
         }
         assert!(matches!(receive(&mut from).unwrap(), Some(Order::Keep)));
         assert!(receive::<Order>(&mut from).unwrap().is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn answers_come_back_as_they_were_sent(
+            number: u64, text in ".{0,40}", packets in vec((any::<u32>(), any::<u16>()), 0..5), which in 0..6,
+        ) {
+            let packets = packets.into_iter().map(|(from, bytes)| Packet { from: from.into(), bytes }).collect();
+            let answer = match which {
+                0 => Answer::Hello { protocol: VERSION, version: text },
+                1 => Answer::Done { was_there: number % 2 == 0, connections: number, notes: vec![text] },
+                2 => Answer::Heard { packets },
+                3 => Answer::Clock { now: number },
+                4 => Answer::Image { found: Some(text.clone().into()), place: text.into() },
+                _ => Answer::Failed { message: text },
+            };
+            let mut wire = Vec::new();
+            send(&mut wire, &answer).unwrap();
+            prop_assert_eq!(wire.iter().position(|&byte| byte == b'\n'), wire.len().checked_sub(1));
+            let mut from = wire.as_slice();
+            prop_assert_eq!(receive::<Answer>(&mut from).unwrap(), Some(answer));
+            prop_assert!(receive::<Answer>(&mut from).unwrap().is_none());
+        }
+
+        #[test]
+        fn any_bytes_are_messages_or_an_error(bytes in vec(any::<u8>(), 0..200)) {
+            let mut from = bytes.as_slice();
+            while let Ok(Some(_)) = receive::<Order>(&mut from) {}
+            let mut from = bytes.as_slice();
+            while let Ok(Some(_)) = receive::<Answer>(&mut from) {}
+        }
     }
 
     #[test]

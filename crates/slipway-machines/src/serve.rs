@@ -4,18 +4,21 @@ use std::io::{self, BufReader, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use slipway_engine::facts::{Check, Facts, Verdict};
 use slipway_engine::lab::{Passing, Progress, Running, down, up_in_passing};
 use slipway_engine::machine::Machine;
 use slipway_engine::scenario::Folder;
 use slipway_lab::model::{Lab, Part, Secret};
 use slipway_measure::play::Line;
 
+use crate::away::Away;
 use crate::images::{self, place};
 use crate::input::Input;
 use crate::message::{Answer, Order, VERSION, receive, send};
 use crate::packed::Packed;
-use crate::play::clock::now;
+use crate::play::clock::{date, now};
 use crate::play::part;
+use crate::probe::{self, Ear};
 use crate::shared;
 
 /// Serves until the coordinator closes its end. A part that the coordinator did not keep goes down again. Where `stay`, one
@@ -41,6 +44,7 @@ fn orders(
     made: &mut Option<Passing>,
     kept: &mut Option<Passing>,
 ) -> io::Result<()> {
+    let mut ear = None;
     while let Some(order) = receive::<Order>(from)? {
         let outcome = match order {
             Order::Find { path } => Ok(shared::find(&path)),
@@ -61,7 +65,14 @@ fn orders(
                 from.get_mut().end_with(None);
                 Answer::done()
             }),
-            Order::Down { lab, number, patience } => take_down(machine, &lab, number, patience),
+            Order::Vacant { first, count, address } => slipway_engine::network::is_vacant(first, count, address)
+                .map(|vacant| Answer::Done { was_there: vacant, connections: 0, notes: Vec::new() })
+                .map_err(|error| error.to_string()),
+            Order::Down { lab, number, patience, note } => take_down(machine, &lab, number, patience, note),
+            Order::Forget { lab, number } => Away::below(machine.labs.path())
+                .forget(&lab, number)
+                .map(|()| Answer::done())
+                .map_err(|error| format!("forget a note of lab {lab}: {error}")),
             Order::Policy { lab, rules } => Running::open(&machine.labs, &lab)
                 .and_then(|running| running.set_policy(&rules))
                 .map(|connections| Answer::Done { was_there: true, connections, notes: Vec::new() })
@@ -71,6 +82,22 @@ fn orders(
                 .map(|given| Answer::Done { was_there: true, connections: given.connections, notes: given.notes })
                 .map_err(|error| error.to_string()),
             play @ Order::Play { .. } => return part::relay(&play, from, to),
+            Order::Date => Ok(Answer::Clock { now: date() }),
+            Order::Look => Ok(Answer::Looked { checks: lacking() }),
+            Order::Listen { number } => Ear::open(number)
+                .map(|opened| {
+                    ear = Some(opened);
+                    Answer::done()
+                })
+                .map_err(|error| format!("listen for probes: {error}")),
+            Order::Probe { number, from: own, to: others } => probe::send(number, own, &others)
+                .map(|()| Answer::done())
+                .map_err(|error| format!("send from {own}: {error}")),
+            Order::Heard => ear
+                .take()
+                .map_or_else(|| Ok(Vec::new()), Ear::heard)
+                .map(|packets| Answer::Heard { packets })
+                .map_err(|error| format!("listen for probes: {error}")),
             Order::Clock => Ok(Answer::Clock { now: now() }),
             Order::Log { lab } => log(machine, &lab, to),
             Order::Begin { .. } | Order::Stop => Err("play a scenario: none is prepared".to_owned()),
@@ -97,14 +124,26 @@ fn log(machine: &Machine, lab: &str, to: &mut impl Write) -> Result<Answer, Stri
     Ok(Answer::done())
 }
 
-fn take_down(machine: &Machine, lab: &str, number: u64, patience: u64) -> Result<Answer, String> {
+fn take_down(machine: &Machine, lab: &str, number: u64, patience: u64, note: bool) -> Result<Answer, String> {
     let done = |was_there| Answer::Done { was_there, connections: 0, notes: Vec::new() };
     // Remains of which nothing can be read may be the lab's.
-    if machine.labs.lab(lab).read_lab().is_ok_and(|there| there.part.number != number) {
-        return Ok(done(false));
+    match machine.labs.lab(lab).read_lab() {
+        Ok(there) if there.part.number != number => return Ok(done(false)),
+        // Before the list of machines is gone with this part.
+        Ok(there) if note => {
+            Away::below(machine.labs.path())
+                .note(&there)
+                .map_err(|error| format!("keep note of lab {lab}: {error}"))?;
+        }
+        _ => {}
     }
     let removed = down(&machine.labs, lab, Duration::from_secs(patience));
     removed.map(|removed| done(removed.is_some())).map_err(|error| error.to_string())
+}
+
+/// Checks of this machine that are not wholly good.
+fn lacking() -> Vec<Check> {
+    Facts::gather().checks().into_iter().filter(|check| check.verdict != Verdict::Good).collect()
 }
 
 /// The lab, as this machine has it.

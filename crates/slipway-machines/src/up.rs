@@ -13,7 +13,7 @@ use crate::ask::{all, each, open};
 use crate::channel::Channel;
 use crate::error::MachineError;
 use crate::images::bring;
-use crate::message::Order;
+use crate::message::{Answer, Order};
 use crate::packed::Packed;
 use crate::shared;
 
@@ -21,6 +21,9 @@ const DOING: &str = "bring the lab up";
 const DOWN: &str = "take the lab down";
 /// Time to wait for another process that holds the lab, seconds.
 const PATIENCE: u64 = 30;
+
+/// Times that numbers of tunnels are drawn. 16 million are there.
+const MOST_DRAWN: usize = 16;
 
 /// A lab that is up on all of its machines. Dropped, it goes down on all, and so it does where this process is killed.
 #[derive(Debug)]
@@ -60,7 +63,7 @@ impl Made {
             kept.into_iter().for_each(Channel::leave);
             return Ok(());
         }
-        let down = Order::Down { lab, number, patience: PATIENCE };
+        let down = Order::Down { lab, number, patience: PATIENCE, note: false };
         // Best effort: the first failure is the one to tell.
         drop(each(kept, |mut channel| channel.have_done(DOWN, &down, &mut |_| ())));
         MachineError::of(failed)
@@ -72,7 +75,7 @@ impl Made {
     /// Everything that machines could not take down.
     pub fn down(self) -> Result<(), MachineError> {
         let Self { lab, number, channels, .. } = self;
-        let order = Order::Down { lab, number, patience: PATIENCE };
+        let order = Order::Down { lab, number, patience: PATIENCE, note: false };
         all(each(channels, |mut channel| channel.have_done(DOWN, &order, &mut |_| ()))).map(drop)
     }
 }
@@ -103,9 +106,10 @@ pub fn here(lab: &Lab) -> Result<MachineId, MachineError> {
 /// # Errors
 /// As [`up`].
 pub fn make(rsh: &Rsh, lab: &Lab, progress: &mut dyn FnMut(Progress)) -> Result<Made, MachineError> {
-    let (number, secret) = (u64::from_ne_bytes(draw()?), Secret(draw()?));
+    let secret = Secret(draw()?);
     // Before anything is made anywhere.
     let mut channels = open(rsh, lab)?;
+    let number = agree(lab, &mut channels)?;
     shared::check(lab, &mut channels)?;
     let images = bring(rsh, lab, &mut channels)?;
     let packed = Packed::new(lab).map_err(|source| MachineError::Here { doing: "pack the lab", source })?;
@@ -134,6 +138,29 @@ pub fn make(rsh: &Rsh, lab: &Lab, progress: &mut dyn FnMut(Progress)) -> Result<
         making.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     });
     Ok(Made { lab: lab.name.clone(), number, channels: all(made)?, origin: lab.part.machine })
+}
+
+/// A number for the lab: its tunnels have identifiers that no other tunnel of the machines has.
+fn agree(lab: &Lab, channels: &mut [Channel]) -> Result<u64, MachineError> {
+    for _ in 0..MOST_DRAWN {
+        let number = u64::from_ne_bytes(draw()?);
+        let part = Part { number, ..Part::default() };
+        if !lab.is_spread() {
+            return Ok(number);
+        }
+        let count = lab.tunnels();
+        let first = part.first_vni(count);
+        let pairs: Vec<_> = lab.machines.iter().zip(channels.iter_mut()).collect();
+        let vacant = all(each(pairs, |(machine, channel)| {
+            let order = Order::Vacant { first, count, address: machine.address };
+            let answer = channel.have_done("find free tunnels", &order, &mut |_| ())?;
+            Ok(matches!(answer, Answer::Done { was_there: true, .. }))
+        }))?;
+        if vacant.into_iter().all(|vacant| vacant) {
+            return Ok(number);
+        }
+    }
+    Err(MachineError::NoTunnels { lab: lab.name.clone() })
 }
 
 fn draw<const N: usize>() -> Result<[u8; N], MachineError> {

@@ -276,6 +276,7 @@ impl From<MachineError> for Failure {
             | MachineError::Carry { .. }
             | MachineError::Unshareable { .. }
             | MachineError::NotShared { .. }
+            | MachineError::NoTunnels { .. }
             | MachineError::Several(_)
             | MachineError::Here { .. }
             | MachineError::Rsh(_) => Exit::Failed,

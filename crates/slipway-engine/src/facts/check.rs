@@ -1,6 +1,6 @@
 //! From facts to advice.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use slipway_sys::cgroup::{Controller, Mode};
 
 use super::{Facts, Tool};
@@ -8,7 +8,7 @@ use crate::condition::LinkMeans;
 use crate::lack::Lack;
 
 /// One thing looked at.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Check {
     /// The subject, such as `control groups`.
     pub subject: String,
@@ -21,7 +21,7 @@ pub struct Check {
 }
 
 /// The verdict of a check.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
     /// Nothing to do.

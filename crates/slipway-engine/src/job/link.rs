@@ -4,7 +4,7 @@
 //! Each stream has a window. A program that prints faster than anybody reads waits, as at a pipe, and neither side holds more
 //! of a stream than its window.
 
-mod frame;
+pub mod frame;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;

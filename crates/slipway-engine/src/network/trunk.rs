@@ -15,6 +15,8 @@ use slipway_sys::netlink::Mac;
 
 use super::members::{hosts_of, members};
 
+/// The registered UDP port of VXLAN.
+pub const TUNNEL_PORT: u16 = 4789;
 /// The entry for frames that no other entry names.
 const EVERY: Mac = [0; 6];
 
@@ -50,9 +52,7 @@ impl Trunk {
 
     /// Its VXLAN network identifier.
     pub(super) fn vni(self, lab: &Lab) -> u32 {
-        // As many as a lab may have, in a row.
-        let count = 2 + u32::try_from(lab.networks.len()).unwrap_or(u32::MAX / 2);
-        lab.part.first_vni(count) + self.number()
+        lab.part.first_vni(lab.tunnels()) + self.number()
     }
 
     /// The static entries of this machine's end: an Ethernet address, and the machine behind which it is. Empty where all

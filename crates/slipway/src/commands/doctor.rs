@@ -1,5 +1,7 @@
 //! `slipway doctor`
 
+mod machines;
+
 use serde::Serialize;
 use slipway_engine::facts::{Check, Facts, Verdict};
 use slipway_lab::model::DriverWord;
@@ -20,7 +22,13 @@ anything is.
 Examples:
   slipway doctor
   slipway doctor ovs vxlan      does this machine run these drivers?
-  slipway doctor --strict       for scripts that prepare a machine")]
+  slipway doctor --strict       for scripts that prepare a machine
+  slipway doctor --machines 'a,b[1-3]'   several machines, and the way between them
+  slipway doctor --machines lab.yaml     those of a lab file
+
+With --machines it compares versions and clocks, and sends packets from each
+machine to each other: to the UDP port of tunnels (4789), in several sizes. A
+firewall that drops them is found, and named with the port.")]
 pub(crate) struct Args {
     /// Network drivers to require: host, bridge, ovs, macvlan, vxlan, sriov, fast
     #[arg(value_name = "DRIVER")]
@@ -28,6 +36,9 @@ pub(crate) struct Args {
     /// Require everything
     #[arg(long)]
     strict: bool,
+    /// Several machines: NAME, USER@NAME, NAME[1-4] or NAME=ADDRESS, or those of a lab file
+    #[arg(long, value_name = "LIST|LAB.yaml", conflicts_with = "drivers")]
+    machines: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -38,6 +49,9 @@ struct Answer {
 
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
+        if let Some(word) = &self.machines {
+            return machines::run(context, word, self.strict);
+        }
         let facts = Facts::gather();
         let answer = Answer { checks: facts.checks(), facts };
         context.answer(&answer, text)?;
@@ -61,12 +75,15 @@ fn text(answer: &Answer) -> String {
         ("machine", format!("{system}, Linux {kernel}, {architecture}")),
         ("", format!("{processor}, {}, {}", view::count(*cpus, "processor"), view::size(Bytes(*memory)))),
     ]);
-    let checks = answer.checks.iter().map(|Check { subject, verdict, found, hint }| {
-        let mark = if *verdict == Verdict::Good { '✔' } else { '✘' };
-        let hint = hint.as_ref().map_or_else(String::new, |hint| format!("\n      Hint: {}", indented(hint)));
-        format!("{mark} {subject}: {}{hint}\n", indented(found))
-    });
+    let checks = answer.checks.iter().map(line);
     format!("{machine}\n{}", checks.collect::<String>())
+}
+
+/// A check, with its hint.
+fn line(Check { subject, verdict, found, hint }: &Check) -> String {
+    let mark = if *verdict == Verdict::Good { '✔' } else { '✘' };
+    let hint = hint.as_ref().map_or_else(String::new, |hint| format!("\n      Hint: {}", indented(hint)));
+    format!("{mark} {subject}: {}{hint}\n", indented(found))
 }
 
 fn indented(text: &str) -> String {

@@ -66,12 +66,17 @@ impl Args {
         let (mut answer, mut failures) = (Answer::default(), Vec::new());
         for name in names {
             // Before its part here is gone, and with it the list of machines.
-            let there = elsewhere(context, &name, self.patience.duration())?;
+            let mut there = elsewhere(context, &name, self.patience.duration())?;
             failures.extend(there.failed.iter().map(ToString::to_string));
             if !there.failed.is_empty() {
                 failures.push(format!("take all of lab `{name}` down\nHint: `slipway down --all` on this machine tries again"));
             }
-            match down(&context.root, &name, self.patience.duration()) {
+            let here = down(&context.root, &name, self.patience.duration());
+            // Best effort: `down --all` there finds that nothing is left to do.
+            if let Err(error) = there.forget(&name) {
+                tracing::debug!("failed to {error}");
+            }
+            match here {
                 Ok(Some(removed)) => answer.removed.push(removed),
                 Ok(None) if there.was_there => answer.removed.push(Removed { lab: name, was_running: false }),
                 Ok(None) => answer.absent.push(name),

@@ -44,6 +44,9 @@ pub fn plug_in(number: usize, keeper: &Child, switch: &Child) {
     let port = format!("port{number}");
     must(enter(switch).args(["ip", "link", "add", &port, "type", "veth", "peer", "name", "eth0", "netns", &pid]));
     must(enter(switch).args(["ip", "link", "set", &port, "master", "br0", "up"]));
+    // A machine that comes back has the address that its neighbours remember.
+    let hardware = format!("02:00:00:00:00:{:02x}", number + 1);
+    must(enter(keeper).args(["ip", "link", "set", "eth0", "address", &hardware]));
     must(enter(keeper).args(["ip", "address", "add", &format!("{}/24", address(number)), "dev", "eth0"]));
     must(enter(keeper).args(["ip", "link", "set", "eth0", "up"]));
 }

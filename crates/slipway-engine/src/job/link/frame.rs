@@ -3,16 +3,16 @@
 use std::io;
 
 /// Longest message, bytes: a command with its environment, or the nodes of a large job.
-pub(super) const LONGEST: usize = 16 << 20;
+pub const LONGEST: usize = 16 << 20;
 /// Most bytes of a stream in one frame.
-pub(super) const CHUNK: usize = 16 * 1024;
+pub const CHUNK: usize = 16 * 1024;
 
 /// A stream of a program: the program's number, and the descriptor that the program has it as (0 to 2).
-pub(crate) type Id = (u32, u8);
+pub type Id = (u32, u8);
 
 /// A frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Frame<'a> {
+pub enum Frame<'a> {
     /// A message of those who use the link: JSON.
     Message(&'a [u8]),
     /// Bytes of a stream.
@@ -27,7 +27,7 @@ pub(super) enum Frame<'a> {
 
 impl Frame<'_> {
     /// Appends the frame with its length to `to`. The length fits: the bytes are bounded by the callers.
-    pub(super) fn write(&self, to: &mut impl Extend<u8>) {
+    pub fn write(&self, to: &mut impl Extend<u8>) {
         let stream = |(program, stream): Id| {
             let mut bytes = program.to_be_bytes().to_vec();
             bytes.push(stream);
@@ -53,7 +53,7 @@ impl Frame<'_> {
 ///
 /// # Errors
 /// `InvalidData` for bytes that are none.
-pub(super) fn read(bytes: &[u8]) -> io::Result<Frame<'_>> {
+pub fn read(bytes: &[u8]) -> io::Result<Frame<'_>> {
     let nonsense = || io::Error::new(io::ErrorKind::InvalidData, "a frame is none of this protocol");
     let (&kind, rest) = bytes.split_first().ok_or_else(nonsense)?;
     if kind == 0 {

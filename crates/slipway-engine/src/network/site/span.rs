@@ -8,11 +8,8 @@ use slipway_sys::netlink::{Forward, NewLink, Request, SetLink, Vxlan};
 use super::super::error::NetworkError;
 use super::super::graph::Kind;
 use super::super::members::VXLAN_OVERHEAD;
-use super::super::trunk::Trunk;
+use super::super::trunk::{TUNNEL_PORT, Trunk};
 use super::Sites;
-
-/// The registered UDP port.
-const PORT: u16 = 4789;
 
 impl Sites {
     /// Joins `bridge`, in the namespace between hosts, to those of the same trunk on other machines. Does nothing where its
@@ -54,7 +51,7 @@ impl Sites {
         let net = between.net().try_clone_to_owned().map_err(NetworkError::system("keep a namespace"))?;
         let link = NewLink { name: trunk.name(), index: Some(index), mtu: Some(mtu), up: true, ..NewLink::default() };
         let (vni, local) = (trunk.vni(lab), own.address.into());
-        let tunnel = Vxlan { link, vni, local, port: PORT, lower: lower.index, net: Some(net.as_fd()) };
+        let tunnel = Vxlan { link, vni, local, port: TUNNEL_PORT, lower: lower.index, net: Some(net.as_fd()) };
         self.machine.make(trunk.network(), &[Request::AddVxlan(tunnel)])?;
         let join = Request::SetLink(SetLink { index, master: Some(bridge), ..SetLink::default() });
         let entry = |(mac, to)| Request::AddForwarding { index, mac, to: Forward::Remote(to) };
