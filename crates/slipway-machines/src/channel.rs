@@ -126,7 +126,9 @@ impl Channel {
                 Answer::Failed { message } => {
                     return Err(MachineError::Refused { doing, machine: self.machine.clone(), message });
                 }
-                done @ (Answer::Done { .. } | Answer::Image { .. }) => return Ok(done),
+                done @ (Answer::Done { .. } | Answer::Image { .. } | Answer::Links { .. } | Answer::Ports { .. }) => {
+                    return Ok(done);
+                }
                 other => return Err(self.lost(format!("it answered {other:?}"))),
             }
         }

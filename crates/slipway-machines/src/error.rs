@@ -39,6 +39,12 @@ pub enum MachineError {
         /// This machine's.
         here: String,
     },
+    /// This machine's part cannot be asked.
+    #[error(transparent)]
+    Lab(#[from] slipway_engine::lab::LabError),
+    /// Links cannot be measured.
+    #[error(transparent)]
+    Verify(#[from] slipway_verify::VerifyError),
     /// An image of the lab cannot be read.
     #[error(transparent)]
     Image(slipway_image::ImageError),

@@ -22,6 +22,7 @@ mod probe;
 pub mod serve;
 mod shared;
 pub mod up;
+pub mod verify;
 
 pub use error::MachineError;
 pub use slipway_engine::rsh;

@@ -1,21 +1,25 @@
 //! Messages between a coordinator and a machine's part: a JSON text a line, each bounded.
 
+use std::collections::BTreeSet;
 use std::io::{self, BufRead, BufWriter, Read as _, Write};
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use slipway_engine::condition::LinkReport;
 use slipway_engine::facts::Check;
+use slipway_lab::id::NodeId;
 use slipway_lab::model::{Part, Secret};
 use slipway_lab::policy::Rule;
 use slipway_lab::scenario::{Order as LabOrder, Schedule};
 use slipway_measure::play::{Begin, Line};
+use slipway_verify::{Outcome, Ports, Route, Task};
 
 use crate::packed::{LONGEST, Packed};
 
 /// The protocol's version. Two that differ do not work together.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 /// Bytes that are written at a time.
 const PIECE: usize = 64 << 10;
 
@@ -131,6 +135,30 @@ pub enum Order {
     },
     /// Asks for the probes that came.
     Heard,
+    /// Asks how the links of its nodes are, and which of these run.
+    Links {
+        /// The lab's name.
+        lab: String,
+    },
+    /// Opens the ends of these paths that are on its machine.
+    Paths {
+        /// The lab's name.
+        lab: String,
+        /// The paths.
+        routes: Vec<Route>,
+    },
+    /// Joins these ends with those on other machines.
+    Join {
+        /// The ports of all paths.
+        ports: Vec<Ports>,
+    },
+    /// Sends and receives over them.
+    Measure {
+        /// The task, of all machines.
+        task: Box<Task>,
+        /// When to begin, on that machine's monotonic clock, nanoseconds.
+        at: u64,
+    },
     /// Asks for the log of the scenario that was played last.
     Log {
         /// The lab's name.
@@ -200,6 +228,30 @@ pub enum Answer {
     Clock {
         /// The time, nanoseconds.
         now: u64,
+    },
+    /// The links of its nodes.
+    Links {
+        /// Those that differ from its machine's own.
+        report: Box<LinkReport>,
+        /// Its nodes that run.
+        alive: BTreeSet<NodeId>,
+    },
+    /// The ports of the ends on its machine.
+    Ports {
+        /// Path by path.
+        ports: Vec<Ports>,
+    },
+    /// It measures.
+    Measuring {
+        /// The share that is done.
+        share: f64,
+    },
+    /// It has measured.
+    Measured {
+        /// Its part.
+        outcome: Box<Outcome>,
+        /// Its wall clock less its monotonic clock, nanoseconds.
+        wall: i64,
     },
     /// It is not, and nothing of it stays.
     Failed {

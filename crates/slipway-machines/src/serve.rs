@@ -20,6 +20,7 @@ use crate::play::clock::{date, now};
 use crate::play::part;
 use crate::probe::{self, Ear};
 use crate::shared;
+use crate::verify;
 
 /// Serves until the coordinator closes its end. A part that the coordinator did not keep goes down again. Where `stay`, one
 /// that it kept has this process for as long as it lives, and goes down with it. The process must have one thread only,
@@ -100,6 +101,12 @@ fn orders(
                 .map_err(|error| format!("listen for probes: {error}")),
             Order::Clock => Ok(Answer::Clock { now: now() }),
             Order::Log { lab } => log(machine, &lab, to),
+            Order::Links { lab } => Running::open(&machine.labs, &lab)
+                .and_then(|running| verify::here(&running))
+                .map(|(report, alive)| Answer::Links { report: Box::new(report), alive })
+                .map_err(|error| error.to_string()),
+            Order::Paths { lab, routes } => return verify::serve(&machine.labs, &lab, &routes, from, to),
+            Order::Join { .. } | Order::Measure { .. } => Err("measure the links: no path is open".to_owned()),
             Order::Begin { .. } | Order::Stop => Err("play a scenario: none is prepared".to_owned()),
         };
         send(to, &outcome.unwrap_or_else(|message| Answer::Failed { message }))?;

@@ -203,14 +203,14 @@ pub(super) fn simulate(world: &World, sent: &[Sent], counts: &[usize], run: usiz
     trains
 }
 
-/// The expected time that packets take while the queue of a flooded path is full, seconds.
-pub(super) fn standing(world: &World, flood: &Flood) -> Option<Range> {
+/// The expected time that packets take while the queue of a path is full that is flooded with these, seconds.
+pub(super) fn standing(world: &World, sent: &[Sent], flood: &Flood) -> Option<Range> {
     let runs = if world.is_random() { PILOTS } else { 1 };
     let standing = |run: usize| {
-        let mut arrivals = Vec::with_capacity(flood.packets.len());
-        world.simulate(run as u64 + 1, 0, &flood.packets, &mut |arrival| {
+        let mut arrivals = Vec::with_capacity(sent.len());
+        world.simulate(run as u64 + 1, 0, sent, &mut |arrival| {
             if arrival.damage != Damage::Deadly {
-                arrivals.push((arrival.at, arrival.at.saturating_sub(arrival.sent.at)));
+                arrivals.push((arrival.at, arrival.at.saturating_sub(arrival.sent.at).cast_signed()));
             }
         });
         flood.standing(&arrivals)

@@ -3,6 +3,8 @@
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
+
 use super::path::{HEADERS, HEADERS_IN_MTU, PACKET, Path};
 use super::train::{quantile, receive, stamp};
 use super::world::{Sent, World};
@@ -22,7 +24,7 @@ const MOST: f64 = 400_000.0;
 const LONGEST: Duration = Duration::from_secs(5);
 
 /// A flood to be sent.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Flood {
     /// Rate that the path should carry, bits per second as the kernel counts them, headers included.
     pub(super) rate: f64,
@@ -30,8 +32,12 @@ pub(super) struct Flood {
     payload: usize,
     /// Counted from when the first packet came.
     time: Duration,
-    /// All packets, each with its time of sending.
-    pub(super) packets: Vec<Sent>,
+    /// Packets sent at once, at the beginning.
+    burst: f64,
+    /// Bits per second that are sent afterwards, headers included.
+    offered: f64,
+    /// All packets.
+    count: u32,
     /// When the last of it is through, about.
     through: Duration,
     /// Time that the path's queue takes to empty, where it is asked to have one.
@@ -39,7 +45,7 @@ pub(super) struct Flood {
 }
 
 /// Rates offered and received, bits per second as the kernel counts them.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Flooded {
     pub(super) offered: f64,
     /// `None` where too few packets came to tell.
@@ -48,6 +54,18 @@ pub(super) struct Flooded {
     pub(super) took: Option<f64>,
     /// The receiving socket had no room for some.
     pub(super) overflown: bool,
+}
+
+impl Flooded {
+    /// Both parts as one: the sender's machine says the rate offered, the receiver's all else.
+    pub(super) fn with(self, other: Self) -> Self {
+        Self {
+            offered: self.offered.max(other.offered),
+            received: self.received.or(other.received),
+            took: self.took.or(other.took),
+            overflown: self.overflown || other.overflown,
+        }
+    }
 }
 
 impl Flood {
@@ -73,16 +91,23 @@ impl Flood {
         // As much is sent at once as a bucket lets pass at once.
         let burst = f64::from(world.burst(way)) * 8.0 / bits + queued.min(MOST / 4.0);
         let count = burst + offered * time.as_secs_f64() / bits;
-        let bytes = u32::try_from(payload + HEADERS).unwrap_or(u32::MAX);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most some hundred thousand")]
-        let packet = |number: u32| {
-            let at = ((f64::from(number) - burst).max(0.0) * bits / offered * 1e9) as u64;
-            Sent { at, way, number, bytes }
-        };
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most some hundred thousand")]
-        let packets: Vec<Sent> = (0..count.ceil() as u32).map(packet).collect();
+        let count = count.ceil() as u32;
         let through = time.mul_f64(SURPLUS) + world.ways[way].longest() + queue.unwrap_or_default();
-        Self { rate, payload, time, packets, through, queue }
+        Self { rate, payload, time, burst, offered, count, through, queue }
+    }
+
+    /// All packets, with the times at which they are sent over the path `way`.
+    pub(super) fn packets(&self, way: usize) -> Vec<Sent> {
+        let bytes = u32::try_from(self.payload + HEADERS).unwrap_or(u32::MAX);
+        (0..self.count).map(|number| Sent { at: self.due(number), way, number, bytes }).collect()
+    }
+
+    /// The time at which a packet is sent, nanoseconds.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "seconds, not negative")]
+    fn due(&self, number: u32) -> u64 {
+        let bits = ((self.payload + HEADERS) * 8) as f64;
+        ((f64::from(number) - self.burst).max(0.0) * bits / self.offered * 1e9) as u64
     }
 
     /// How long it takes, until nothing of it is under way any more.
@@ -104,7 +129,7 @@ impl Flood {
 
     /// Time that packets took while the queue was full, seconds, by the times of arrival and the times taken (nanoseconds).
     /// `None` where too few came to tell.
-    pub(super) fn standing(&self, arrivals: &[(u64, u64)]) -> Option<f64> {
+    pub(super) fn standing(&self, arrivals: &[(u64, i64)]) -> Option<f64> {
         let first = arrivals.first()?.0;
         let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let counted = first + nanoseconds(self.time / 2)..first + nanoseconds(self.time);
@@ -125,29 +150,31 @@ impl Flood {
         self.queue.is_none_or(|queue| queue * 2 <= self.time)
     }
 
-    /// Floods the path, and waits until nothing of it is under way: by `through` at the latest.
+    /// Floods the path from `begun` on, and waits until nothing of it is under way: by `through` at the latest. Does so for
+    /// the ends that are here.
     pub(super) fn run(
         &self,
         path: &Path,
         through: Duration,
+        begun: Instant,
         progress: &mut dyn FnMut(f64) -> Result<(), VerifyError>,
     ) -> Result<Flooded, VerifyError> {
         let mut packet = vec![0u8; self.payload.max(PACKET)];
-        let begun = Instant::now();
         let end = through.max(self.time) + QUIET;
-        let (mut next, mut arrivals, mut overflown) = (self.packets.iter().peekable(), Vec::new(), 0);
+        let (mut arrivals, mut overflown) = (Vec::new(), 0);
         let mut taken = Vec::new();
         let (mut sent, mut offered_for, mut last) = (0u32, Duration::ZERO, begun);
         while begun.elapsed() < end {
             let elapsed = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
             // In small batches, so that the socket's queue does not swallow them all at once.
             for _ in 0..64 {
-                if begun.elapsed() > self.time || next.next_if(|sent| sent.at <= elapsed).is_none() {
+                let Some(sender) = path.sender.as_ref().filter(|_| begun.elapsed() <= self.time) else { break };
+                if sent >= self.count || self.due(sent) > elapsed {
                     break;
                 }
                 // A full queue loses what is offered beyond it; that is the point.
                 stamp(&mut packet, sent);
-                let _ = path.sender.send(&packet);
+                let _ = sender.send(&packet);
                 sent += 1;
                 offered_for = begun.elapsed();
             }
@@ -170,7 +197,7 @@ impl Flood {
         Ok(Flooded { offered, received, took, overflown: overflown > 0 })
     }
 
-    /// Between two packets at the rate.
+    /// Between two packets at the rate, with room.
     fn gap(&self) -> Duration {
         Duration::from_secs_f64(3.0 * ((self.payload + HEADERS) * 8) as f64 / self.rate)
     }

@@ -15,6 +15,8 @@ const EARLIER: (f64, f64) = (2e-6, 0.001);
 const JITTER: f64 = 0.05;
 /// Share of itself by which a rate may differ.
 const RATE: f64 = 0.03;
+/// Share of a delay by which clocks may be unknown, beyond [`LATER`], for a delay that is as asked to say so.
+const CLOCKS: f64 = 0.1;
 /// Delays that say something.
 const FEWEST: f64 = 10.0;
 
@@ -28,12 +30,13 @@ fn unknown(check: Check, note: impl Into<String>) -> Check {
     Check { verdict: Verdict::Unknown, note: Some(note.into()), ..check }
 }
 
-/// Judges the readings of a train. `needed` packets would tell everything.
-pub(super) fn train(expected: &Expected, train: &Train, needed: u32) -> Vec<Check> {
+/// Judges the readings of a train. `needed` packets would tell everything. Two clocks that tell a delay may add `slack`
+/// seconds, or take them off.
+pub(super) fn train(expected: &Expected, train: &Train, needed: u32, slack: f64) -> Vec<Check> {
     let seen = Seen::of(train, expected.early);
     let mut checks = Vec::new();
     if seen.got > 0.0 || expected.loss.is_none_or(|loss| loss.low < 1.0) {
-        delay(expected, &seen, &mut checks);
+        delay(expected, &seen, slack, &mut checks);
     }
     let short = |check: Check, of: f64| tellable(check, of, needed);
     if let Some(loss) = expected.loss {
@@ -73,11 +76,17 @@ fn tellable(check: Check, of: f64, needed: u32) -> Check {
     unknown(check, note)
 }
 
-fn delay(expected: &Expected, seen: &Seen, checks: &mut Vec<Check>) {
+fn delay(expected: &Expected, seen: &Seen, slack: f64, checks: &mut Vec<Check>) {
     if let Some(range) = expected.delay {
-        let allowed = range.wider(EARLIER.0 + EARLIER.1 * range.expected, LATER.0 + LATER.1 * range.expected);
+        let later = LATER.0 + LATER.1 * range.expected;
+        let allowed = range.wider(EARLIER.0 + EARLIER.1 * range.expected + slack, later + slack);
         let check = check("delay", "s", seen.delay, allowed);
-        checks.push(if seen.delayed < FEWEST { unknown(check, "fewer than ten packets arrived") } else { check });
+        let is_vague = check.verdict == Verdict::Met && slack > later + CLOCKS * range.expected;
+        checks.push(match () {
+            () if seen.delayed < FEWEST => unknown(check, "fewer than ten packets arrived"),
+            () if is_vague => unknown(check, "the clocks of the two machines are not known well enough"),
+            () => check,
+        });
     }
     if let Some(range) = expected.jitter {
         let slack = LATER.0 + JITTER * range.expected;
@@ -105,11 +114,11 @@ pub(super) fn rate(expected: Option<Range>, asked: f64, flooded: Flooded) -> Che
 }
 
 /// Whether a queue is as long as asked, told by how long packets take while it is full.
-pub(super) fn queue(expected: Option<Range>, flood: &Flood, flooded: Flooded) -> Option<Check> {
+pub(super) fn queue(expected: Option<Range>, flood: &Flood, flooded: Flooded, slack: f64) -> Option<Check> {
     let (packet, empties) = flood.queue()?;
     let range = expected.unwrap_or(Range::exactly(empties));
     // A packet more or less may be under way at any time.
-    let allowed = packet + LATER.0 + (LATER.1 + RATE) * range.expected;
+    let allowed = packet + LATER.0 + (LATER.1 + RATE) * range.expected + slack;
     let check = check("queue", "s", flooded.took.unwrap_or(0.0), range.wider(allowed, allowed));
     Some(match flooded {
         _ if expected.is_none() || !flood.fills() => unknown(check, "it does not fill in the time for measuring"),

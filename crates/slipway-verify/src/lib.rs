@@ -2,7 +2,8 @@
 //! compares arrivals with the mechanism's model of the conditions in force.
 //!
 //! All sockets are this process's own, opened inside the nodes' network namespaces, so that one clock stamps both ends and
-//! nothing has to be installed in a node. Packets pass through everything that a program's would.
+//! nothing has to be installed in a node. Packets pass through everything that a program's would. Where the ends are on
+//! different machines, each has such a process ([`Part`]), and the difference of their clocks is taken off ([`Carrier`]).
 //!
 //! A simulation gives the expected values. The same packets, sent at the same times, pass models of the mechanisms on
 //! their way ([`world`], [`model`]). They do so as often as it takes to know how far chance alone may go ([`expect`],
@@ -13,6 +14,7 @@ mod expect;
 mod flood;
 mod judge;
 mod model;
+mod part;
 mod path;
 #[cfg(test)]
 mod tests;
@@ -26,8 +28,10 @@ use std::time::{Duration, Instant};
 use slipway_lab::id::NodeId;
 use slipway_measure::check::CheckedPath;
 
+pub use part::{Carrier, Outcome, Part, Ports, Task};
 pub use path::Route;
 
+use part::{Doing, Done};
 use timetable::Timetable;
 use world::World;
 
@@ -48,16 +52,12 @@ pub enum VerifyError {
         /// The error of the action.
         source: std::io::Error,
     },
-    /// A node is on another machine.
-    #[error(
-        "measure a path of {node}, which is on machine {machine}: one clock has to see both ends\nHint: choose nodes of one machine, and give the command there"
-    )]
-    Elsewhere {
-        /// The node.
-        node: String,
-        /// Its machine.
-        machine: String,
-    },
+    /// A task is about a path that was not opened.
+    #[error("measure a path: it is none of those that were opened")]
+    NoPath,
+    /// A machine's part did something else.
+    #[error("measure the links: a machine's answer does not fit the task")]
+    OtherAnswer,
     /// The caller broke it off.
     #[error("measure the links: interrupted")]
     Interrupted,
@@ -116,26 +116,17 @@ pub fn is_conditioned(links: &LinkReport, route: &Route) -> bool {
 pub struct Plan {
     world: World,
     timetable: Timetable,
-    paths: Vec<path::Path>,
     labels: Vec<CheckedPath>,
     effort: Effort,
 }
 
 impl Plan {
-    /// Prepares to measure `routes`: all at once for delay and loss, one after the other for rates.
-    ///
-    /// # Errors
-    /// When a node cannot be entered, or the kernel refuses something.
-    pub fn new(running: &Running, links: &LinkReport, routes: &[Route], effort: Effort) -> Result<Self, VerifyError> {
-        let lab = &running.lab;
-        let mut nodes = routes.iter().flat_map(|route| &route.hops).flat_map(|hop| [hop.from.0, hop.to.0]);
-        if let Some(node) = nodes.find(|&node| !lab.has_here(node)) {
-            let machine = lab.machines[lab.machine_of(node)].name.clone();
-            return Err(VerifyError::Elsewhere { node: lab.nodes[node].name.clone(), machine });
-        }
+    /// Prepares to measure `routes`: all at once for delay and loss, one after the other for rates. `links` are those of all
+    /// machines that the routes lead over.
+    #[must_use]
+    pub fn new(running: &Running, links: &LinkReport, routes: &[Route], effort: Effort) -> Self {
         let world = World::of(links, routes, &|place| path::mtu(running, place));
-        let paths = routes.iter().map(|route| path::Path::open(running, route)).collect::<Result<Vec<_>, _>>()?;
-        let mtus: Vec<usize> = paths.iter().map(|path| path.mtu).collect();
+        let mtus: Vec<usize> = routes.iter().map(|route| path::mtu_of(running, route)).collect();
         let timetable = Timetable::of(&world, &mtus, effort);
         let label = |((route, way), train): ((&Route, &world::Way), &timetable::Train)| {
             let node = |node: NodeId| running.lab.nodes[node].name.clone();
@@ -156,7 +147,7 @@ impl Plan {
             }
         };
         let labels = routes.iter().zip(&world.ways).zip(&timetable.trains).map(label).collect();
-        Ok(Self { world, timetable, paths, labels, effort })
+        Self { world, timetable, labels, effort }
     }
 
     /// About how long it takes.
@@ -168,9 +159,13 @@ impl Plan {
     /// Measures. `progress` is told how far it is, per mille, and says whether to go on.
     ///
     /// # Errors
-    /// When the kernel refuses something, or `progress` breaks it off.
-    #[tracing::instrument(name = "verify", level = "info", skip_all, err(level = "debug"))]
-    pub fn run(mut self, progress: &mut dyn FnMut(u16) -> ControlFlow<()>) -> Result<Vec<CheckedPath>, VerifyError> {
+    /// When the carrier cannot, or `progress` breaks it off.
+    #[tracing::instrument(name = "verify", level = "info", skip_all)]
+    pub fn run<C: Carrier>(
+        mut self,
+        carrier: &mut C,
+        progress: &mut dyn FnMut(u16) -> ControlFlow<()>,
+    ) -> Result<Vec<CheckedPath>, C::Error> {
         let deadline = self.effort.time.map(|time| Instant::now() + time);
         let all = self.lasts().as_secs_f64();
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 1000")]
@@ -178,15 +173,24 @@ impl Plan {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(()) => Err(VerifyError::Interrupted),
         };
-        let Self { world, timetable, paths, labels, .. } = &mut self;
-        let mut sent = timetable.packets();
-        let lengths: Vec<u32> = timetable.trains.iter().map(|train| train.packets).collect();
+        let Self { world, timetable, labels, .. } = &mut self;
         let mut done = timetable.trains_last().as_secs_f64();
-        let trains = train::run(paths, &lengths, &mut sent, timetable.patience, &mut |part| tell(part * done))?;
+        let task = Task(Doing::Trains(timetable.trains.clone(), timetable.patience));
+        let Done::Trains { sent: times, trains } = carrier.perform(&task, &mut |part| tell(part * done))?.0 else {
+            return Err(VerifyError::OtherAnswer.into());
+        };
+        let mut sent = timetable::packets(&timetable.trains);
+        for packet in &mut sent {
+            let time = times.get(packet.way).and_then(Option::as_ref);
+            packet.at = time.and_then(|time| time.get(packet.number as usize)).copied().unwrap_or(packet.at);
+        }
+        // The model takes packets in the order in which they left.
+        sent.sort_unstable();
         let expected = expect::expect(world, &sent);
         for (at, label) in labels.iter_mut().enumerate() {
-            label.checks = judge::train(&expected[at], &trains[at], timetable.trains[at].needed);
-            label.delays = trains[at].spread();
+            let Some(Some(train)) = trains.get(at) else { return Err(VerifyError::OtherAnswer.into()) };
+            label.checks = judge::train(&expected[at], train, timetable.trains[at].needed, carrier.slack(at));
+            label.delays = train.spread();
         }
         for (at, flood) in timetable.floods.iter().enumerate() {
             let Some(flood) = flood else { continue };
@@ -194,13 +198,17 @@ impl Plan {
             if over {
                 labels[at].checks.push(judge::rate_left_out(flood.rate));
             } else {
-                let (expected, through) = expect::rate(world, &flood.packets, &|arrivals| flood.reckon(arrivals));
+                let packets = flood.packets(at);
+                let (expected, through) = expect::rate(world, &packets, &|arrivals| flood.reckon(arrivals));
                 let lasts = flood.lasts().as_secs_f64();
-                let flooded = flood.run(&paths[at], through, &mut |part| tell(done + part * lasts))?;
+                let task = Task(Doing::Flood(at, flood.clone(), through));
+                let Done::Flood(flooded) = carrier.perform(&task, &mut |part| tell(done + part * lasts))?.0 else {
+                    return Err(VerifyError::OtherAnswer.into());
+                };
                 done += lasts;
                 labels[at].checks.push(judge::rate(expected, flood.rate, flooded));
-                let standing = flood.queue().and_then(|_| expect::standing(world, flood));
-                labels[at].checks.extend(judge::queue(standing, flood, flooded));
+                let standing = flood.queue().and_then(|_| expect::standing(world, &packets, flood));
+                labels[at].checks.extend(judge::queue(standing, flood, flooded, carrier.slack(at)));
             }
         }
         Ok(self.labels)

@@ -1,10 +1,12 @@
 //! One path: a socket in the sender's network namespace, one in the receiver's.
 
 use std::fs::File;
+use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd as _;
 
 use nix::sys::socket::{setsockopt, sockopt};
+use serde::{Deserialize, Serialize};
 use slipway_lab::id::{NetworkId, NodeId};
 use slipway_lab::model::Lab;
 use slipway_sys::ns::with_net;
@@ -25,14 +27,14 @@ const BUFFER: usize = 8 << 20;
 const MOST_HOPS: usize = 32;
 
 /// From where to where: a node's interface, and one of the next node, by positions, over every network in between.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Route {
     /// At least one.
     pub(super) hops: Vec<Hop>,
 }
 
 /// Over one network.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Hop {
     pub(super) from: Place,
     pub(super) to: Place,
@@ -57,6 +59,19 @@ impl Route {
                 None => VerifyError::NoRoute { from, to },
             }
         })
+    }
+
+    /// The nodes at its ends, the sender first.
+    #[must_use]
+    pub fn ends(&self) -> (NodeId, NodeId) {
+        (self.from().0, self.to().0)
+    }
+
+    /// Whether all of its places are in a lab, as a route from another process may not be.
+    #[must_use]
+    pub fn fits(&self, lab: &Lab) -> bool {
+        let is_in = |&(node, slot): &Place| lab.nodes.get(node).is_some_and(|node| slot < node.interfaces.len());
+        !self.hops.is_empty() && self.hops.iter().flat_map(|hop| [&hop.from, &hop.to]).all(is_in)
     }
 
     /// The interface at which the path begins.
@@ -109,34 +124,58 @@ fn through(lab: &Lab, from: NodeId, to: Place) -> Option<Vec<Hop>> {
     None
 }
 
-/// Sockets at both ends of a route. The sender's is connected, so that the receiver's takes from it alone.
+/// Sockets at the ends of a route, as far as these are on this machine. The sender's is connected, and so is the receiver's,
+/// which takes from the sender alone.
 #[derive(Debug)]
 pub(super) struct Path {
-    pub(super) sender: UdpSocket,
-    pub(super) receiver: UdpSocket,
-    /// Bytes that the interface takes at once.
-    pub(super) mtu: usize,
+    pub(super) sender: Option<UdpSocket>,
+    pub(super) receiver: Option<UdpSocket>,
+    /// The ends' addresses, the sender's first.
+    addresses: [IpAddr; 2],
 }
 
 impl Path {
     pub(super) fn open(running: &Running, route: &Route) -> Result<Self, VerifyError> {
         let address = |(node, slot): (NodeId, usize)| IpAddr::V4(running.lab.nodes[node].interfaces[slot].ipv4);
-        let receiver = bind(running, route.to(), address(route.to()))?;
-        let sender = bind(running, route.from(), address(route.from()))?;
-        let ends = || -> std::io::Result<()> {
-            sender.connect(receiver.local_addr()?)?;
-            receiver.connect(sender.local_addr()?)?;
-            receiver.set_nonblocking(true)?;
-            setsockopt(&receiver, sockopt::ReceiveTimestampns, &true)?;
-            setsockopt(&receiver, sockopt::RxqOvfl, &1)?;
-            setsockopt(&receiver, sockopt::RcvBufForce, &BUFFER)
-                .or_else(|_| setsockopt(&receiver, sockopt::RcvBuf, &BUFFER))?;
-            Ok(())
-        };
-        ends().map_err(failed("join two sockets"))?;
-        let mtu = route.hops.iter().map(|hop| mtu(running, hop.from)).min().unwrap_or(1500);
-        Ok(Self { sender, receiver, mtu: mtu as usize })
+        let bind = |at: Place| running.lab.has_here(at.0).then(|| bind(running, at, address(at))).transpose();
+        let (receiver, sender) = (bind(route.to())?, bind(route.from())?);
+        if let Some(receiver) = &receiver {
+            prepare(receiver).map_err(failed("prepare a socket"))?;
+        }
+        Ok(Self { sender, receiver, addresses: [address(route.from()), address(route.to())] })
     }
+
+    /// The ports of the ends that are here.
+    pub(super) fn ports(&self) -> io::Result<[Option<u16>; 2]> {
+        let port = |end: &Option<UdpSocket>| end.as_ref().map(|end| end.local_addr().map(|at| at.port())).transpose();
+        Ok([port(&self.sender)?, port(&self.receiver)?])
+    }
+
+    /// Connects the ends that are here with the others, which have these ports.
+    pub(super) fn join(&self, [from, to]: [Option<u16>; 2]) -> io::Result<()> {
+        let [sender, receiver] = self.addresses;
+        let join = |end: &Option<UdpSocket>, peer: IpAddr, port: Option<u16>| {
+            let Some(end) = end else { return Ok(()) };
+            let port = port.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the other end has no port"))?;
+            end.connect(SocketAddr::new(peer, port))
+        };
+        join(&self.sender, receiver, to)?;
+        join(&self.receiver, sender, from)
+    }
+}
+
+/// Has a receiver tell when packets came and how many it had no room for.
+fn prepare(receiver: &UdpSocket) -> io::Result<()> {
+    receiver.set_nonblocking(true)?;
+    setsockopt(receiver, sockopt::ReceiveTimestampns, &true)?;
+    setsockopt(receiver, sockopt::RxqOvfl, &1)?;
+    setsockopt(receiver, sockopt::RcvBufForce, &BUFFER).or_else(|_| setsockopt(receiver, sockopt::RcvBuf, &BUFFER))?;
+    Ok(())
+}
+
+/// Bytes that the interfaces of a route take at once.
+pub(super) fn mtu_of(running: &Running, route: &Route) -> usize {
+    route.hops.iter().map(|hop| mtu(running, hop.from)).min().unwrap_or(1500) as usize
 }
 
 /// Bytes that an interface takes at once.

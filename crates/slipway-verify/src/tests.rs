@@ -9,7 +9,7 @@ use super::expect::{self, Expected, expect, rate, simulate};
 use super::flood::Flooded;
 use super::model::mix;
 use super::path::{Hop, Route};
-use super::timetable::Timetable;
+use super::timetable::{self, Timetable};
 use super::train::Train;
 use super::world::{Sent, World};
 use super::{Effort, judge};
@@ -66,20 +66,20 @@ struct Bench {
 impl Bench {
     fn new(asked: World, effort: Effort) -> Self {
         let table = Timetable::of(&asked, &[1500], effort);
-        let sent = table.packets();
+        let sent = timetable::packets(&table.trains);
         let expected = expect(&asked, &sent).pop().expect("a path");
         Self { needed: table.trains[0].needed, sent, expected, table, asked }
     }
 
     fn checks(&self, real: &World, run: usize) -> Vec<Check> {
-        judge::train(&self.expected, &measured(real, &self.sent, run), self.needed)
+        judge::train(&self.expected, &measured(real, &self.sent, run), self.needed, 0.0)
     }
 
     /// How the rate of a link comes out.
     fn rate(&self, real: &World) -> Check {
         let flood = self.table.floods[0].as_ref().expect("a rate");
-        let (expected, _) = rate(&self.asked, &flood.packets, &|arrivals| flood.reckon(arrivals));
-        let (received, _) = rate(real, &flood.packets, &|arrivals| flood.reckon(arrivals));
+        let (expected, _) = rate(&self.asked, &flood.packets(0), &|arrivals| flood.reckon(arrivals));
+        let (received, _) = rate(real, &flood.packets(0), &|arrivals| flood.reckon(arrivals));
         let received = received.map(|range| range.low);
         judge::rate(expected, flood.rate, Flooded { offered: flood.rate * 1.2, received, took: None, overflown: false })
     }
@@ -87,9 +87,9 @@ impl Bench {
     /// How the queue of a link comes out.
     fn queue(&self, real: &World) -> Option<Check> {
         let flood = self.table.floods[0].as_ref().expect("a rate");
-        let took = expect::standing(real, flood).map(|range| range.low + 60e-6);
+        let took = expect::standing(real, &flood.packets(0), flood).map(|range| range.low + 60e-6);
         let flooded = Flooded { offered: flood.rate * 1.2, received: None, took, overflown: false };
-        judge::queue(expect::standing(&self.asked, flood), flood, flooded)
+        judge::queue(expect::standing(&self.asked, &flood.packets(0), flood), flood, flooded, 0.0)
     }
 }
 

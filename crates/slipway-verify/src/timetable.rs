@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use slipway_document::units::Seconds;
 use slipway_lab::condition::{LinkConditions, Loss};
 
@@ -31,7 +32,7 @@ const TRAIN: [Duration; 2] = [Duration::from_secs(9), Duration::from_secs(5)];
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// The train of a path.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(super) struct Train {
     pub(super) packets: u32,
     pub(super) interval: Duration,
@@ -75,22 +76,22 @@ impl Timetable {
         let all = self.trains_last() + floods;
         effort.time.map_or(all, |time| all.min(time.max(self.trains_last())))
     }
+}
 
-    /// The packets of all trains, in order. Those of different paths are apart, so that they do not meet in a queue.
-    pub(super) fn packets(&self) -> Vec<Sent> {
-        let bytes = u32::try_from(PACKET + HEADERS).unwrap_or(u32::MAX);
-        let mut packets = Vec::new();
-        for (way, train) in self.trains.iter().enumerate() {
-            let interval = train.interval.as_nanos() as f64;
-            // Multiples of the golden ratio are spread evenly, however many there are.
-            let offset = (way as f64 * 0.618_033_988_749_895).fract() * interval;
-            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "nanoseconds, not negative")]
-            let at = |number: u32| (offset + f64::from(number) * interval) as u64;
-            packets.extend((0..train.packets).map(|number| Sent { at: at(number), way, number, bytes }));
-        }
-        packets.sort_unstable();
-        packets
+/// The packets of all trains, in order. Those of different paths are apart, so that they do not meet in a queue.
+pub(super) fn packets(trains: &[Train]) -> Vec<Sent> {
+    let bytes = u32::try_from(PACKET + HEADERS).unwrap_or(u32::MAX);
+    let mut packets = Vec::new();
+    for (way, train) in trains.iter().enumerate() {
+        let interval = train.interval.as_nanos() as f64;
+        // Multiples of the golden ratio are spread evenly, however many there are.
+        let offset = (way as f64 * 0.618_033_988_749_895).fract() * interval;
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "nanoseconds, not negative")]
+        let at = |number: u32| (offset + f64::from(number) * interval) as u64;
+        packets.extend((0..train.packets).map(|number| Sent { at: at(number), way, number, bytes }));
     }
+    packets.sort_unstable();
+    packets
 }
 
 fn train(world: &World, at: usize, effort: Effort, most: Duration) -> Train {

@@ -11,6 +11,7 @@ use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::signal::SigSet;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
 use nix::sys::time::TimeSpec;
+use serde::{Deserialize, Serialize};
 use slipway_measure::check::Spread;
 
 use super::path::{PACKET, Path};
@@ -23,7 +24,7 @@ const MAGIC: u64 = 0x736c_6970_7761_7921;
 const LOOK: Duration = Duration::from_millis(1);
 
 /// The packets of a train that arrived.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Train {
     /// One-way delay of each packet that arrived, seconds, by number; the first copy counts.
     pub(super) delays: Vec<Option<f64>>,
@@ -39,6 +40,11 @@ impl Train {
             Some(Some(_)) => self.twice += 1,
             None => {}
         }
+    }
+
+    /// Takes so many seconds off all delays.
+    pub(super) fn sooner(&mut self, by: f64) {
+        self.delays.iter_mut().flatten().for_each(|delay| *delay -= by);
     }
 
     /// The delays of what arrived.
@@ -57,18 +63,18 @@ pub(super) fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
     sorted.get(at.min(sorted.len().saturating_sub(1))).copied()
 }
 
-/// Sends packets over the paths when they are due and collects what arrives until `patience` after the last. The times
-/// in `plan` become those at which they were sent.
+/// Sends packets over the paths when they are due, counted from `begun`, and collects what arrives until `patience` after the
+/// last. The times in `plan` become those at which they were sent.
 pub(super) fn run(
     paths: &[Path],
     lengths: &[u32],
     plan: &mut [Sent],
     patience: Duration,
+    begun: Instant,
     progress: &mut dyn FnMut(f64) -> Result<(), VerifyError>,
 ) -> Result<Vec<Train>, VerifyError> {
     let mut trains: Vec<Train> =
         lengths.iter().map(|&length| Train { delays: vec![None; length as usize], twice: 0 }).collect();
-    let begun = Instant::now();
     let mut looked = begun;
     let all = plan.len();
     for (at, sent) in plan.iter_mut().enumerate() {
@@ -82,7 +88,9 @@ pub(super) fn run(
         send(&paths[sent.way], sent.number)?;
     }
     let last = Instant::now() + patience;
-    while Instant::now() < last && trains.iter().any(|train| train.delays.iter().any(Option::is_none)) {
+    let is_missing =
+        |(path, train): (&Path, &Train)| path.receiver.is_some() && train.delays.iter().any(Option::is_none);
+    while Instant::now() < last && paths.iter().zip(&trains).any(is_missing) {
         collect(paths, &mut trains, last.min(Instant::now() + Duration::from_millis(50)))?;
         progress(1.0)?;
     }
@@ -91,9 +99,10 @@ pub(super) fn run(
 }
 
 fn send(path: &Path, number: u32) -> Result<(), VerifyError> {
+    let Some(sender) = &path.sender else { return Ok(()) };
     let mut packet = [0; PACKET];
     stamp(&mut packet, number);
-    match path.sender.send(&packet) {
+    match sender.send(&packet) {
         Ok(_) => Ok(()),
         // A packet that a full queue or a dead peer refuses is lost, as it would be for a program.
         Err(error)
@@ -117,8 +126,9 @@ pub(super) fn stamp(packet: &mut [u8], number: u32) {
 /// Takes what has arrived, or arrives first until `until`.
 fn collect(paths: &[Path], trains: &mut [Train], until: Instant) -> Result<(), VerifyError> {
     let left = TimeSpec::from_duration(until.saturating_duration_since(Instant::now()));
-    let mut waiting: Vec<PollFd<'_>> =
-        paths.iter().map(|path| PollFd::new(path.receiver.as_fd(), PollFlags::POLLIN)).collect();
+    let receivers = paths.iter().enumerate().filter_map(|(at, path)| Some((at, path.receiver.as_ref()?)));
+    let (here, mut waiting): (Vec<usize>, Vec<PollFd<'_>>) =
+        receivers.map(|(at, receiver)| (at, PollFd::new(receiver.as_fd(), PollFlags::POLLIN))).unzip();
     match ppoll(&mut waiting, Some(left), SigSet::thread_get_mask().ok()) {
         Ok(_) => {}
         // The caller hears of signals by itself.
@@ -126,9 +136,9 @@ fn collect(paths: &[Path], trains: &mut [Train], until: Instant) -> Result<(), V
         Err(error) => return Err(failed("wait for packets")(error.into())),
     }
     let ready: Vec<bool> = waiting.iter().map(|fd| fd.any().unwrap_or(false)).collect();
-    for ((path, train), _) in paths.iter().zip(trains.iter_mut()).zip(ready).filter(|(_, ready)| *ready) {
-        while let Some(received) = receive(path)? {
-            note(train, &received);
+    for (at, _) in here.into_iter().zip(ready).filter(|(_, ready)| *ready) {
+        while let Some(received) = receive(&paths[at])? {
+            note(&mut trains[at], &received);
         }
     }
     Ok(())
@@ -146,19 +156,20 @@ pub(super) struct Received {
 }
 
 impl Received {
-    /// How long it took, nanoseconds; `None` where it is none of ours, or whole packets are not.
-    pub(super) fn took(&self) -> Option<u64> {
+    /// How long it took by the clocks of both ends, nanoseconds; `None` where it is none of ours, or whole packets are not.
+    pub(super) fn took(&self) -> Option<i64> {
         let word = |from: usize| u64::from_ne_bytes(self.packet[from..from + 8].try_into().expect("eight bytes"));
-        (word(0) == MAGIC && self.at > 0).then(|| self.at.saturating_sub(word(12)))
+        (word(0) == MAGIC && self.at > 0).then(|| self.at.wrapping_sub(word(12)).cast_signed())
     }
 }
 
 /// The next packet; `None` where none waits.
 pub(super) fn receive(path: &Path) -> Result<Option<Received>, VerifyError> {
+    let Some(socket) = &path.receiver else { return Ok(None) };
     let mut packet = [0; PACKET];
     let mut control = nix::cmsg_space!(TimeSpec, u32);
     let mut into = [IoSliceMut::new(&mut packet)];
-    let received = recvmsg::<()>(path.receiver.as_raw_fd(), &mut into, Some(&mut control), MsgFlags::MSG_DONTWAIT);
+    let received = recvmsg::<()>(socket.as_raw_fd(), &mut into, Some(&mut control), MsgFlags::MSG_DONTWAIT);
     let message = match received {
         Ok(message) => message,
         Err(nix::errno::Errno::EAGAIN | nix::errno::Errno::ECONNREFUSED) => return Ok(None),

@@ -267,7 +267,9 @@ impl From<RshError> for Failure {
 
 impl From<MachineError> for Failure {
     fn from(error: MachineError) -> Self {
-        let exit = match &error {
+        let exit = match error {
+            MachineError::Lab(error) => return error.into(),
+            MachineError::Verify(error) => return error.into(),
             MachineError::Version { .. } | MachineError::Unreachable { .. } | MachineError::NotHere { .. } => {
                 Exit::Unable
             }
@@ -289,10 +291,11 @@ impl From<VerifyError> for Failure {
     fn from(error: VerifyError) -> Self {
         match error {
             VerifyError::Lab(error) => error.into(),
-            VerifyError::NoRoute { .. } | VerifyError::Unknown { .. } | VerifyError::Elsewhere { .. } => {
-                Self::usage(&error)
-            }
-            error @ (VerifyError::Io { .. } | VerifyError::Interrupted) => Self::new(Exit::Failed, &error),
+            VerifyError::NoRoute { .. } | VerifyError::Unknown { .. } => Self::usage(&error),
+            error @ (VerifyError::Io { .. }
+            | VerifyError::Interrupted
+            | VerifyError::NoPath
+            | VerifyError::OtherAnswer) => Self::new(Exit::Failed, &error),
         }
     }
 }

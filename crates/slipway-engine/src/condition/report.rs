@@ -21,6 +21,20 @@ pub struct LinkReport {
     pub interfaces: Vec<InterfaceReport>,
 }
 
+impl LinkReport {
+    /// Adds another machine's report: the links of `its` nodes. Partitions and overlays are the same on all machines.
+    pub fn join(&mut self, there: Self, its: impl Fn(NodeId) -> bool) {
+        self.interfaces.retain(|interface| !its(interface.node));
+        self.interfaces.extend(there.interfaces.into_iter().filter(|interface| its(interface.node)));
+        self.interfaces.sort_by_key(|interface| (interface.node, interface.slot));
+        self.wire = match (self.wire, there.wire) {
+            (WireState::Dead, _) | (_, WireState::Dead) => WireState::Dead,
+            (WireState::Running, _) | (_, WireState::Running) => WireState::Running,
+            _ => WireState::Unused,
+        };
+    }
+}
+
 /// The process that carries frames.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -1,8 +1,10 @@
 //! `slipway verify`
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use slipway_engine::lab::Running;
+use slipway_lab::id::NodeId;
+use slipway_lab::model::Lab;
 use slipway_verify::{Effort, Route};
 use slipway_document::units::Seconds;
 use slipway_measure::check::{self, CheckedPath, Tally};
@@ -28,6 +30,9 @@ A simulation gives the expected values: the same packets pass models of the wire
 range of 999 of 1000 checks of simulated right links. The machine may add 0.5 ms and 1 % to a delay, and 3 % to a rate.
 Corrupt packets count as lost, since receivers drop them. `not judged` means that the time was too short: a share, for
 example, needs enough packets to tell it from none and from twice as much.
+
+Over several machines, a path's ends have two clocks. The command compares them, and allows a delay what it cannot know of
+their difference.
 
 A TARGET is some nodes (all paths between them) or the packets that some nodes send to others (`n1->n2`, in quotes). Without
 one the command measures all paths, or in a large lab those of each node to the next.
@@ -61,14 +66,14 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
         let (running, words) = targets::lab_and_words(&context.root, &self.words)?;
-        let routes = routes(&running, words)?;
+        let (links, alive) = study::look(&running)?;
+        let routes = routes(&running.lab, &alive, words)?;
         let effort = Effort {
             packets: self.packets,
             interval: self.interval.map(|interval| interval.duration().max(Duration::from_micros(1))),
             rate_time: self.rate_time.duration(),
             time: self.time.map(Seconds::duration),
         };
-        let links = running.links()?;
         let mut steps = Steps::new(&context.global);
         let checked = study::measure(&running, &links, &routes, effort, &mut |event| steps.show(event))?;
         context.answer(&checked, |checked| text(checked))?;
@@ -77,10 +82,9 @@ impl Args {
 }
 
 /// The paths that `words` choose.
-fn routes(running: &Running, words: &[String]) -> Result<Vec<Route>, Failure> {
-    let lab = &running.lab;
+fn routes(lab: &Lab, alive: &BTreeSet<NodeId>, words: &[String]) -> Result<Vec<Route>, Failure> {
     if words.is_empty() {
-        return Ok(study::all(running));
+        return Ok(study::all(lab, alive));
     }
     let mut routes = Vec::new();
     for word in words {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use slipway_engine::condition::{LinkReport, WireState};
+use slipway_engine::condition::LinkReport;
 use slipway_engine::fast::RouterState;
 use slipway_engine::lab::{NodeRow, Running};
 use slipway_engine::network::Mechanism;
@@ -72,10 +72,9 @@ pub(super) fn show(context: &Context, running: &Running) -> Result<(), Failure> 
     let mut links = running.links()?;
     for (machine, answer) in parts::answers::<Answer>(context, lab, &["inspect", &lab.name])? {
         nodes.extend(lab.nodes.ids().filter(|&node| lab.machine_of(node) == machine).zip(answer.nodes));
-        join(&mut links, answer.links, |node| lab.nodes.get(node).is_some() && lab.machine_of(node) == machine);
+        links.join(answer.links, |node| lab.nodes.get(node).is_some() && lab.machine_of(node) == machine);
         parts.insert(machine, answer.part);
     }
-    links.interfaces.sort_by_key(|interface| (interface.node, interface.slot));
     let scenario = Folder::of(running.dir()).status()?;
     let machines = if parts.len() > 1 { parts.into_iter().map(|part| named(lab, part)).collect() } else { Vec::new() };
     let answer = WholeLab { lab, here, nodes: nodes.into_values().collect(), links, scenario, machines };
@@ -84,17 +83,6 @@ pub(super) fn show(context: &Context, running: &Running) -> Result<(), Failure> 
 
 fn named(lab: &Lab, (machine, part): (MachineId, Part)) -> Named {
     Named { machine: lab.machines[machine].name.clone(), part }
-}
-
-/// Adds another machine's links: of `its` nodes. Partitions and overlays are the same on all.
-fn join(links: &mut LinkReport, there: LinkReport, its: impl Fn(NodeId) -> bool) {
-    links.interfaces.retain(|interface| !its(interface.node));
-    links.interfaces.extend(there.interfaces.into_iter().filter(|interface| its(interface.node)));
-    links.wire = match (links.wire, there.wire) {
-        (WireState::Dead, _) | (_, WireState::Dead) => WireState::Dead,
-        (WireState::Running, _) | (_, WireState::Running) => WireState::Running,
-        _ => WireState::Unused,
-    };
 }
 
 fn text(answer: &WholeLab<'_>) -> String {
