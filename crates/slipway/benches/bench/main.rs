@@ -11,6 +11,7 @@ mod datapath;
 mod disk;
 mod fast;
 mod lifecycle;
+mod machines;
 mod mpi;
 mod pair;
 mod plan;
@@ -30,7 +31,7 @@ fn main() {
         [_, fast::LOAD, ref words @ ..] => return fast::load(words),
         _ => {}
     }
-    let benches: [(&str, fn()); 29] = [
+    let benches: [(&str, fn()); 30] = [
         ("lifecycle", lifecycle::run),
         ("datapath", datapath::run),
         ("mpi", mpi::run),
@@ -39,6 +40,7 @@ fn main() {
         ("disk", disk::run),
         ("scenario", scenario::run),
         ("plan", plan::run),
+        ("machines", machines::run),
         ("policy", policy::run),
         ("campaign-overhead", campaign::overhead),
         ("campaign-memory", campaign::memory),
