@@ -1,5 +1,6 @@
 //! Measuring between two nodes: a server in one, a client in the other, and what the client says.
 
+mod away;
 mod collect;
 
 use std::fs;
@@ -17,6 +18,7 @@ use slipway_sys::signals::Taken;
 use crate::exec::{Child, Entry, ExecError, Launcher, Program, Stdio};
 use crate::lab::{LabError, Running};
 
+use away::Away;
 pub use collect::{Bounds, Heard, collect};
 
 /// How long a server may take to listen.
@@ -141,19 +143,26 @@ impl Between<'_> {
         let server = step.server.as_ref().map(|server| self.serve(launcher, server)).transpose()?;
         let client = Entry::to(self.lab, self.client)?;
         let output = capture(launcher, &client, &step.client, (self.timeout, self.interrupt), look);
-        if let Some(server) = server {
-            // One whose client never came waits for ever. Its exit code says nothing either way.
-            let ended =
-                slipway_sys::process::wait_for_end(server.as_fd(), Duration::from_secs(u64::from(output.is_ok())));
-            if !ended.map_err(failed("wait for the server"))? {
-                server.signal(Signal::KILL).map_err(failed("end the server"))?;
+        // One whose client never came waits for ever. Its exit code says nothing either way.
+        let patience = Duration::from_secs(u64::from(output.is_ok()));
+        match server {
+            None => {}
+            Some(Serving::Away(server)) => server.end(patience).map_err(failed("end the server"))?,
+            Some(Serving::Here(server)) => {
+                let ended = slipway_sys::process::wait_for_end(server.as_fd(), patience);
+                if !ended.map_err(failed("wait for the server"))? {
+                    server.signal(Signal::KILL).map_err(failed("end the server"))?;
+                }
+                server.wait().map_err(failed("wait for the server"))?;
             }
-            server.wait().map_err(failed("wait for the server"))?;
         }
         output
     }
 
-    fn serve(&self, launcher: &Launcher, server: &Server) -> Result<Child, ProbeError> {
+    fn serve(&self, launcher: &Launcher, server: &Server) -> Result<Serving<'_>, ProbeError> {
+        if !self.lab.lab.has_here(self.server) {
+            return self.serve_away(server).map(Serving::Away);
+        }
         let entry = Entry::to(self.lab, self.server)?;
         let null = fs::File::options().read(true).write(true).open("/dev/null").map_err(failed("open /dev/null"))?;
         let program = Program { argv: server.argv.iter().map(Into::into).collect(), ..Program::default() };
@@ -177,8 +186,35 @@ impl Between<'_> {
                 return Err(not_listening("it does not"));
             }
         }
-        Ok(child)
+        Ok(Serving::Here(child))
     }
+
+    /// The same in a node of another machine.
+    fn serve_away(&self, server: &Server) -> Result<Away<'_>, ProbeError> {
+        let mut away = Away::start(&self.lab.lab, self.server, server)
+            .map_err(failed("start the server in a node of another machine"))?;
+        let deadline = Instant::now() + SERVER_PATIENCE;
+        let why = loop {
+            match away.listens(server.port).map_err(failed("read the node's table of sockets"))? {
+                Some(true) => return Ok(away),
+                None => break "it ended",
+                Some(false) if Instant::now() > deadline => break "it does not",
+                // The question itself takes a while.
+                Some(false) => {}
+            }
+        };
+        away.end(Duration::ZERO).map_err(failed("end the server"))?;
+        let node = self.lab.lab.nodes[self.server].name.clone();
+        Err(ProbeError::NotListening { program: server.argv[0].clone(), node, port: server.port, why: why.to_owned() })
+    }
+}
+
+/// A server that runs.
+enum Serving<'a> {
+    /// In a node of this machine.
+    Here(Child),
+    /// In a node of another.
+    Away(Away<'a>),
 }
 
 /// Whether anything in the network namespace of process `pid` listens on this TCP port (`proc_pid_net(5)`, state `0A`).
@@ -186,21 +222,25 @@ impl Between<'_> {
 /// # Errors
 /// When the process is gone.
 pub fn listens(pid: i32, port: u16) -> io::Result<bool> {
-    let wanted = format!(":{port:04X}");
     for table in ["tcp", "tcp6"] {
         let text = match fs::read_to_string(format!("/proc/{pid}/net/{table}")) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             other => other?,
         };
-        let listening = text.lines().skip(1).any(|line| {
-            let mut fields = line.split_whitespace().skip(1);
-            fields.next().is_some_and(|local| local.ends_with(&wanted)) && fields.nth(1) == Some("0A")
-        });
-        if listening {
+        if is_listening(&text, port) {
             return Ok(true);
         }
     }
     Ok(false)
+}
+
+/// Whether a table of sockets (`proc_pid_net(5)`) has one that listens on this port. Lines of headings are none.
+fn is_listening(table: &str, port: u16) -> bool {
+    let wanted = format!(":{port:04X}");
+    table.lines().any(|line| {
+        let mut fields = line.split_whitespace().skip(1);
+        fields.next().is_some_and(|local| local.ends_with(&wanted)) && fields.nth(1) == Some("0A")
+    })
 }
 
 /// Runs a program in a node to its end and keeps what it says.

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use slipway_document::units::Seconds;
 use slipway_engine::exec::Launcher;
-use slipway_engine::lab::{self, Passing, Running};
+use slipway_engine::lab::Running;
 use slipway_engine::probe::Between;
 use slipway_lab::id::NodeId;
 use slipway_lab::model::{DriverWord, Lab};
@@ -24,6 +24,7 @@ use slipway_measure::record::{Begin, Job, Measurement};
 use slipway_measure::summary::Summary;
 use slipway_sys::signals::Taken;
 
+use crate::passing::{self, Held};
 use crate::rounds::{self, Interrupted, Stop};
 use crate::script::{Script, Which};
 use crate::{Event, Events, Machine, Output, Source, StudyError, check, output};
@@ -211,6 +212,14 @@ pub fn run(machine: &Machine, plan: &Plan, events: &mut Events<'_>) -> Result<Do
             Ok((driver, lab, script))
         })
         .collect::<Result<_, StudyError>>()?;
+    if labs.iter().any(|(_, lab, _)| lab.is_spread()) {
+        if plan.scenario.is_some() {
+            return Err(StudyError::Machines("play a scenario beside the jobs of a comparison"));
+        }
+        if !plan.settings.iter().all(Setting::is_empty) {
+            return Err(StudyError::Machines("compare under conditions or limits"));
+        }
+    }
     let folder = plan.output.make("compare", &plan.name)?;
     let mut passing = Vec::new();
     let outcome = bring_up(machine, plan, labs, &mut passing, events).and_then(|sites| {
@@ -218,7 +227,7 @@ pub fn run(machine: &Machine, plan: &Plan, events: &mut Events<'_>) -> Result<Do
         let turn = Turn { machine, plan, folder: &folder, launcher: &launcher, interrupt: &interrupt };
         measure(turn, &sites, events)
     });
-    let downs: Vec<_> = passing.into_iter().map(Passing::down).collect();
+    let downs: Vec<_> = passing.into_iter().map(Held::down).collect();
     let outcome = outcome?;
     downs.into_iter().collect::<Result<Vec<_>, _>>()?;
     Ok(outcome)
@@ -236,14 +245,12 @@ fn bring_up(
     machine: &Machine,
     plan: &Plan,
     labs: Vec<(DriverWord, Lab, Option<Script>)>,
-    passing: &mut Vec<Passing>,
+    passing: &mut Vec<Held>,
     events: &mut Events<'_>,
 ) -> Result<Vec<Site>, StudyError> {
     let mut sites = Vec::new();
     for (driver, lab, script) in labs {
-        events(Event::LabStarting { lab: &lab.name });
-        let up = lab::up_in_passing(machine, &lab, &mut |progress| events(Event::LabProgress(progress)));
-        events(Event::LabDone);
+        let up = passing::up(machine, &plan.source, &lab, events);
         let up = up.map(|(running, one)| {
             passing.push(one);
             running

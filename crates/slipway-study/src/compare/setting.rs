@@ -47,6 +47,12 @@ impl Setting {
         !self.link.is_empty()
     }
 
+    /// Whether it leaves the lab as its file says.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.link.is_empty() && self.node.is_empty()
+    }
+
     /// Puts a lab under this setting for as long as `action` takes.
     pub(super) fn hold<T>(&self, running: &Running, action: impl FnOnce() -> T) -> Result<T, LabError> {
         if self.node.is_empty() {

@@ -18,7 +18,7 @@ use crate::context::{self, Context, DryRun};
 use crate::events::{Steps, say, warn_of_events};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::{labs, view};
+use crate::{labs, parts, view};
 
 /// Measure the cost of each network or condition, side by side
 #[derive(Debug, clap::Args)]
@@ -146,7 +146,7 @@ impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
         let source = labs::source(self.file.as_deref())?;
         labs::need_privilege()?;
-        let lab = source.lab()?;
+        let lab = parts::with_part(source.lab()?)?;
         let jobs = self.tasks(&lab)?;
         let plan = Plan {
             clients: self.clients(&lab)?,
@@ -187,10 +187,19 @@ impl Args {
 
     fn clients(&self, lab: &Lab) -> Result<Vec<Client>, Failure> {
         let client = |node: NodeId| Client { node, name: lab.nodes[node].name.clone() };
-        match self.client.as_slice() {
-            [] => Ok(vec![client(NodeId(0))]),
-            words => words.iter().map(|word| labs::one(lab, word).map(client)).collect(),
+        let clients: Vec<Client> = match self.client.as_slice() {
+            [] => vec![client(lab.nodes_here().first().copied().unwrap_or_default())],
+            words => words.iter().map(|word| labs::one(lab, word).map(client)).collect::<Result<_, _>>()?,
+        };
+        // The time that the way to another machine takes is not the program's.
+        if let Some(away) = clients.iter().find(|client| !lab.has_here(client.node)) {
+            let machine = &lab.machines[lab.machine_of(away.node)].name;
+            return Err(Failure::usage(format!(
+                "measure from node {}: it is on machine {machine}\nHint: give the command there, or choose a --client of this machine",
+                away.name
+            )));
         }
+        Ok(clients)
     }
 
     fn settings(&self) -> Result<Vec<Setting>, Failure> {
