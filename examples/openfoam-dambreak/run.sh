@@ -4,7 +4,12 @@
 #   examples/openfoam-dambreak/run.sh            one run on the lab as it is
 #   examples/openfoam-dambreak/run.sh compare    the same under each driver, side by side; with options of `slipway compare`, those
 #
-# Needs `make setup-bench`. The case is left in `case/`, with its results.
+#
+# Between machines, as in Gankevich et al. (CSIT 2015), who compared veth pairs at a bridge, macvlan and the machines' own network:
+#
+#   examples/openfoam-dambreak/run.sh compare --machines a,b --drivers host,bridge,macvlan,fast --jobs job
+#
+# This folder has to be on a file system that the machines share. Needs `make setup-bench`. The case is left in `case/`, with its results.
 set -eu
 cd "$(dirname "$0")"
 tutorial=/usr/share/doc/openfoam-examples/examples/multiphase/interFoam/RAS/damBreak/damBreak

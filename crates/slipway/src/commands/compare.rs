@@ -18,6 +18,7 @@ use crate::context::{self, Context, DryRun};
 use crate::events::{Steps, say, warn_of_events};
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::machines::Machines;
 use crate::{labs, parts, view};
 
 /// Measure the cost of each network or condition, side by side
@@ -43,6 +44,7 @@ Examples:
   slipway compare lab.yaml --drivers bridge --jobs job --under 'as it is:' --under 'far: delay=20ms loss=0.1%'
   slipway compare lab.yaml --drivers bridge --tune none,dtn --under 'far: delay=20ms'
   slipway compare lab.yaml --drivers bridge,vxlan --jobs job --scenario churn.yaml
+  slipway compare lab.yaml --machines a,b --drivers bridge,macvlan,fast
   slipway compare lab.yaml --jobs ping --json | jq .figures")]
 pub(crate) struct Args {
     /// Lab file [default: slipway.yaml or lab.yaml in the current folder]
@@ -96,6 +98,8 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "FOLDER")]
     out: Option<PathBuf>,
     #[command(flatten)]
+    machines: Machines,
+    #[command(flatten)]
     figure: FigureArgs,
     #[command(flatten)]
     dry_run: DryRun,
@@ -144,7 +148,7 @@ impl FigureArgs {
 
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
-        let source = labs::source(self.file.as_deref())?;
+        let source = self.machines.choose(labs::source(self.file.as_deref())?)?;
         labs::need_privilege()?;
         let lab = parts::with_part(source.lab()?)?;
         let jobs = self.tasks(&lab)?;
