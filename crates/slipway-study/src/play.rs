@@ -73,7 +73,7 @@ pub fn on(
 ) -> Result<Done, StudyError> {
     let lab = running.lab.name.clone();
     if running.lab.machines.len() > 1 {
-        return over_machines(&running.lab, plan, events);
+        return over_machines(&running, plan, events);
     }
     let claim = Folder::of(running.dir()).claim()?;
     let limits = running.all_limits()?;
@@ -93,19 +93,18 @@ pub fn on(
 }
 
 /// Plays on a lab over several machines, each of which plays its own part.
-fn over_machines(lab: &Lab, plan: &Plan, events: &mut Events<'_>) -> Result<Done, StudyError> {
+fn over_machines(running: &Running, plan: &Plan, events: &mut Events<'_>) -> Result<Done, StudyError> {
     if plan.job.is_some() {
         return Err(StudyError::Machines("play beside a job"));
     }
-    if plan.verify.is_some() {
-        return Err(StudyError::Machines("measure links before a scenario"));
-    }
+    let lab = &running.lab;
+    let checks = check::before(running, plan.verify, events)?;
     let rsh = Rsh::from_env()?;
     let folder = plan.output.make("play", &lab.name)?;
-    let begin = plan.script.begin(lab, &plan.command)?;
+    let begin = Begin { checks: checks.clone(), ..plan.script.begin(lab, &plan.command)? };
     let score = Score { lab, schedule: &plan.script.schedule, begin, keep: plan.keep, folder: &folder };
     let (played, signal) = machines::play(&rsh, score, &mut |line| events(Event::Played(line)))?;
-    done(lab.name.clone(), folder, Vec::new(), Performance { played, job: None, signal })
+    done(lab.name.clone(), folder, checks, Performance { played, job: None, signal })
 }
 
 /// Plays on a lab that is up for as long as the playing takes. `lab` is what `source` describes.

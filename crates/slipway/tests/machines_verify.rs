@@ -53,6 +53,15 @@ fn paths_between_machines_are_measured() {
     machines.run(0, ["kill", "paths", "n3", "--how", "hard"]);
     let all = verify(&machines, 0, &["--packets", "10", "--time", "1s"]);
     assert!(all.len() == 6 && all.iter().all(|path| path["from"] != "n3" && path["to"] != "n3"), "{all:#?}");
+    // So does a scenario that measures its links first, and its log has the result.
+    let scenario = machines.path().join("calm.yaml");
+    std::fs::write(&scenario, "events:\n  - {at: 100ms, freeze: n1, for: 100ms}\n").expect("written");
+    let out = machines.path().join("out");
+    let mut play = machines.slipway(0, ["play", "--quiet", "--verify=1s", "paths"]);
+    common::machines::must(play.arg(&scenario).arg("--out").arg(&out));
+    let log = std::fs::read_to_string(out.join("events.jsonl")).expect("there is a log");
+    let begin: Value = serde_json::from_str(log.lines().next().expect("a line")).expect("JSON");
+    assert!(begin["checks"].as_array().is_some_and(|checks| checks.len() == 6), "{begin:#}");
 
     machines.run(0, ["down", "paths"]);
     assert_eq!(machines.remains(), [""; 0]);
