@@ -91,7 +91,6 @@ pub(crate) fn lab(images: &[Image]) -> Lab {
     Lab {
         name: "test".into(),
         seed: 0,
-        orphaned_after: None,
         machines: List::new(),
         orphaned_after: None,
         part: Part::default(),
