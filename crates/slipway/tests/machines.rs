@@ -218,8 +218,6 @@ fn a_policy_holds_on_all_machines_and_nodes_are_inspected_where_they_are() {
         (inspected["node"]["name"].as_str(), inspected["now"]["status"].as_str()),
         (Some("n3"), Some("running"))
     );
-    let said = machines.fails(0, 2, ["verify", "rules", "n1->n3"]);
-    assert!(said.contains("n3, which is on machine c"), "{said}");
     machines.run(0, ["down", "--quiet", "rules"]);
     let _ = server.wait();
     assert!(machines.remains().is_empty(), "{:?}", machines.remains());
