@@ -85,6 +85,7 @@ lint-docs: ## check the links and the spelling of the documents
 	@python3 -B -m doctest scripts/check-links.py
 	@scripts/hooks/test.sh
 	@scripts/check-links.py $(DOCS)
+	@! grep -nE '^(<{7}|>{7})( |$$)' $(DOCS)
 	@codespell --ignore-words-list crate $(DOCS) Makefile scripts docs/lab.schema.json
 
 hooks: ## have git check each commit message (area: imperative, at most 72 characters)
