@@ -106,6 +106,34 @@ fn requests_to_a_peer_that_was_killed_fail() {
     }
 }
 
+/// A program that is killed in the middle of a one-sided operation leaves nothing at its peer, and holds nobody up.
+#[test]
+fn a_killed_program_leaves_its_peer_as_it_was() {
+    common::verbs::plug_in();
+    let place = Place::new();
+    let lab = place.up("midway", LAB);
+    for (program, word) in [("ib_write_bw", "writes"), ("ib_read_bw", "reads"), ("ib_atomic_bw", "atomics")] {
+        let (mut server, mut client) = perftest(&lab, &[program, "-D", "50"]);
+        await_that("the client asks", || {
+            link(&place.json(["fast", "status", &lab.name]), 1, word).as_u64().is_some_and(|asked| asked > 0)
+        });
+        lab.exec("b", ["pkill", "-KILL", program]);
+        client.wait().expect("ended");
+        await_that("the broker has forgotten it", || {
+            let status = place.json(["fast", "status", &lab.name]);
+            let node = |at: usize| status["brokers"][0]["nodes"][at].clone();
+            node(1)["queue_pairs"] == 0
+                && [0, 1].iter().all(|&at| node(at)["links"].as_array().is_some_and(Vec::is_empty))
+        });
+        let _ = server.kill();
+        server.wait().expect("ended");
+        lab.exec("a", ["sh", "-c", "pkill -KILL $0 || true", program]);
+        let (server, client) = perftest(&lab, &[program, "-n", "100"]);
+        let heard = [client, server].map(|child| child.wait_with_output().expect("ended"));
+        assert!(heard.iter().all(|heard| heard.status.success()), "{} {}", told(&heard[0]), told(&heard[1]));
+    }
+}
+
 #[test]
 fn pairs_survive_their_broker_and_the_next_one_serves() {
     common::verbs::plug_in();

@@ -8,6 +8,16 @@ use super::common::{Place, await_that, told, verbs};
 use super::{LAB, PERFTEST, by_rdma_cm, by_tcp, program};
 
 const ADDRESS: &str = "10.64.0.1";
+const PERFTEST_PROGRAMS: [&str; 8] = [
+    "ib_write_bw",
+    "ib_write_lat",
+    "ib_read_bw",
+    "ib_read_lat",
+    "ib_send_bw",
+    "ib_send_lat",
+    "ib_atomic_bw",
+    "ib_atomic_lat",
+];
 
 #[test]
 fn each_operation_moves_its_bytes_and_the_rest_is_refused() {
@@ -35,18 +45,30 @@ fn perftest_runs_with_many_queue_pairs_events_inline_and_each_mtu() {
         &["ib_read_bw", "-q", "8", "-e", "-m", "256"],
         &["ib_read_lat", "-e", "-m", "512"],
         &["ib_atomic_lat", "-m", "1024"],
+        &["ib_atomic_bw", "-q", "4", "-A", "CMP_AND_SWAP"],
         &["ib_write_lat", "-I", "128", "-s", "100", "-m", "2048"],
+        &["ib_write_bw", "-I", "64", "-s", "64", "-q", "4"],
         &["ib_send_lat", "-c", "UD", "-e", "-s", "2000", "-m", "4096"],
     ] {
         let said = by_tcp(&lab, PERFTEST, &[program, &["-n", "200"]].concat());
         assert!(said.contains("#iterations"), "{said}");
     }
     // Its programs connect twice with -R. The second listener comes late, and the second request waits for it.
-    for program in ["ib_write_bw", "ib_send_lat"] {
+    for program in PERFTEST_PROGRAMS {
         let words = [program, "-R", "-n", "200"];
         let said = by_rdma_cm(&lab, &words, &[&words[..], &[ADDRESS]].concat());
         assert!(said.contains("#iterations"), "{said}");
     }
+}
+
+/// A program that needs more than the device offers says so, and ends.
+#[test]
+fn a_program_of_extended_connections_is_refused() {
+    verbs::plug_in();
+    let place = Place::new();
+    let lab = place.up("xrc", LAB);
+    let asked = program(&lab, "a", &["ibv_xsrq_pingpong", "-g", "0"]).output().expect("started");
+    assert!(!asked.status.success() && asked.status.code() != Some(124), "it ends: {}", told(&asked));
 }
 
 #[test]
@@ -93,6 +115,12 @@ fn libfabric_ucx_and_hpcc_use_the_device() {
     let lab = place.up("fi", LAB);
     let said = by_tcp(&lab, 47592, &["fi_pingpong", "-p", "verbs", "-e", "msg", "-I", "50", "-S", "65536"]);
     assert!(said.contains("usec/xfer"), "{said}");
+    for (provider, endpoint) in [("verbs;ofi_rxm", "rdm"), ("verbs", "dgram")] {
+        let words = ["fi_pingpong", "-p", provider, "-e", endpoint, "-I", "50", "-S", "1024"];
+        let words = [&["env", "FI_VERBS_DGRAM_USE_NAME_SERVER=0"], &words[..]].concat();
+        let said = by_tcp(&lab, 47592, &words);
+        assert!(said.contains("usec/xfer"), "{endpoint}: {said}");
+    }
     let said = lab.exec("a", ["ucx_info", "-d"]);
     assert!(said.contains("Transport: rc_verbs") && said.contains("Transport: ud_verbs"), "{said}");
     let said = hpcc(&place, &lab);
