@@ -14,6 +14,7 @@ mod questions;
 mod relay;
 mod reply;
 mod requests;
+mod resume;
 mod silence;
 mod tables;
 
@@ -32,7 +33,7 @@ use crate::wire::{self, Answer, Gid, Request, WireError};
 pub use counts::Traffic;
 pub use far::Hosts;
 pub use limits::{Limits, Terms};
-pub use objects::{Silence, Still};
+pub use objects::{Kind, Seal, Silence, Still};
 pub use questions::{Join, Membership, Name, Question, Way};
 use reply::Done;
 use tables::Tables;

@@ -21,6 +21,7 @@ pub(crate) mod outlet;
 mod queues;
 mod receive;
 mod regions;
+mod rejoin;
 mod ring;
 mod service;
 mod tally;

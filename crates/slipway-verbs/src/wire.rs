@@ -3,6 +3,8 @@
 //! A packet holds one [`Request`] or [`Answer`] in postcard's encoding. Descriptors travel beside it. A node is known by the
 //! listener that its program connected to, so no message names its sender.
 
+mod objects;
+
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -14,6 +16,8 @@ use rustix::net::{
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+
+pub use objects::{Object, Proof, Region, Shared};
 
 /// Longest packet, in bytes. A longer one is refused.
 pub const LONGEST: usize = 256;
@@ -43,28 +47,6 @@ pub enum Transport {
     Unreliable,
     /// Unreliable datagram.
     Datagram,
-}
-
-/// A part of a region that lies on a file which peers may map.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Shared {
-    /// Address of its first byte, as peers name it.
-    pub start: u64,
-    /// Length in bytes: whole pages, and the file's length.
-    pub length: u64,
-}
-
-/// A region of memory that peers may name by a key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Region {
-    /// Address of its first byte, as peers name it.
-    pub start: u64,
-    /// Length in bytes.
-    pub length: u64,
-    /// Access flags (`enum ibv_access_flags`).
-    pub access: u32,
-    /// The part that peers reach without the owner's help.
-    pub shared: Option<Shared>,
 }
 
 /// Orders of a plug-in.
@@ -135,6 +117,25 @@ pub enum Request {
         /// The number of the last member that the program knows; 0 at the beginning.
         after: u32,
     },
+    /// Names an object to a broker that took the place of another: [`Reply::Done`].
+    Resume {
+        /// The object.
+        object: Object,
+        /// The proof that came with its number.
+        proof: Proof,
+    },
+    /// Names a connection to such a broker: [`Reply::Connected`], without descriptors. A copy of a stream to another host comes
+    /// beside the request.
+    Rejoin {
+        /// The program's queue pair.
+        number: u32,
+        /// Address of the peer's port.
+        gid: Gid,
+        /// The peer's queue pair.
+        peer: u32,
+        /// The end that the program has.
+        end: End,
+    },
 }
 
 /// Replies to requests, one each, in their order.
@@ -151,6 +152,8 @@ pub enum Reply {
     QueuePair {
         /// Its number, of 24 bits.
         number: u32,
+        /// The proof for [`Request::Resume`].
+        proof: Proof,
     },
     /// Two queue pairs are joined.
     Connected {
@@ -163,6 +166,8 @@ pub enum Reply {
     Key {
         /// Its key.
         key: u32,
+        /// The proof for [`Request::Resume`].
+        proof: Proof,
     },
     /// A region of the peer's.
     Region(Region),

@@ -1,5 +1,8 @@
 //! The broker, as plug-ins that may be hostile see it.
 
+#[path = "broker/succession.rs"]
+mod succession;
+
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::mpsc;
@@ -103,7 +106,7 @@ impl Program {
 
     fn pair_of(&self, transport: Transport, domain: u32) -> u32 {
         match self.ask(&Request::CreateQueuePair { transport, domain }).unwrap().0 {
-            Reply::QueuePair { number } => number,
+            Reply::QueuePair { number, .. } => number,
             other => panic!("{other:?}"),
         }
     }
@@ -118,7 +121,7 @@ impl Program {
     fn register(&self, region: Region, file: Option<&OwnedFd>) -> Result<u32, Errno> {
         let fds: Vec<_> = file.into_iter().map(AsFd::as_fd).collect();
         match self.ask_with(&Request::Register { domain: 1, region }, &fds)?.0 {
-            Reply::Key { key } => Ok(key),
+            Reply::Key { key, .. } => Ok(key),
             other => panic!("{other:?}"),
         }
     }

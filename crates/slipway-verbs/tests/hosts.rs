@@ -12,7 +12,7 @@ use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketT
 use slipway_verbs::broker::{
     Broker, Caps, Hosts, Join, Limits, Membership, Name, NodeConfig, Policy, Question, Terms, gid, listen,
 };
-use slipway_verbs::wire::{Answer, End, Reply, Request, Transport, WireError, receive, send};
+use slipway_verbs::wire::{Answer, End, Object, Reply, Request, Transport, WireError, receive, send};
 
 type Questions = Arc<Mutex<VecDeque<(u64, Question)>>>;
 
@@ -104,7 +104,7 @@ impl Lab {
     fn pair(&mut self, program: &OwnedFd, transport: Transport) -> u32 {
         self.ask(program, &Request::CreateQueuePair { transport, domain: 1 });
         match hear(program) {
-            Some((Answer::Reply(Reply::QueuePair { number }), _)) => number,
+            Some((Answer::Reply(Reply::QueuePair { number, .. }), _)) => number,
             other => panic!("{other:?}"),
         }
     }
@@ -393,4 +393,36 @@ fn a_group_has_bounds_and_only_members_that_the_policy_lets_a_program_reach() {
     assert_eq!(told(&mut lab, 1, one), Err(Errno::PERM));
     let full = (0..100).find(|number| told(&mut lab, 1, other + 1 + number).is_err());
     assert_eq!(full, Some(63));
+}
+
+/// A broker that takes another's place gets a copy of each stream from the program, and rules over it.
+#[test]
+fn a_successor_ends_and_holds_streams_of_its_predecessor() {
+    let mut lab = Lab::new([open(), open()]);
+    lab.brokers[0].succeed(Box::new(|_, _, _| [1; 16])).unwrap();
+    let a = lab.program(0);
+    let first = 20;
+    for number in [first, first + 1] {
+        let object = Object::QueuePair { number, transport: Transport::Reliable, domain: 1 };
+        lab.ask(&a, &Request::Resume { object, proof: [1; 16] });
+        assert_eq!(hear(&a).map(|heard| heard.0), Some(Answer::Reply(Reply::Done)));
+    }
+    let rejoin = |lab: &mut Lab, number: u32, stream: &OwnedFd| {
+        let request = Request::Rejoin { number, gid: gid(address(1)), peer: 0x00c0_0000, end: End::Far };
+        send(a.as_fd(), &request, &[stream.as_fd()]).unwrap();
+        lab.turn();
+        hear(&a).expect("an answer").0
+    };
+    let pair = || socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
+    let has_ended = |stream: &OwnedFd| rustix::net::recv(stream, &mut [0; 1], RecvFlags::DONTWAIT).is_ok();
+    let (ours, theirs) = pair();
+    assert!(matches!(rejoin(&mut lab, first, &ours), Answer::Reply(Reply::Connected { .. })));
+    assert!(!has_ended(&theirs));
+    assert_eq!(lab.brokers[0].set_policy(Box::new(|_, _| Err(Errno::ACCESS))), 1);
+    assert!(has_ended(&theirs) && has_ended(&ours), "whatever programs keep");
+    assert_eq!(hear(&a).map(|heard| heard.0), Some(Answer::Revoked { number: first }));
+    let (ours, theirs) = pair();
+    let refused = Answer::Reply(Reply::Refused { errno: Errno::ACCESS.raw_os_error() });
+    assert_eq!(rejoin(&mut lab, first + 1, &ours), refused);
+    assert!(has_ended(&theirs));
 }

@@ -6,11 +6,13 @@ mod common;
 use std::io::{BufRead as _, BufReader, Lines, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
-use common::rdma::program;
-use common::{Lab, Place};
+use common::rdma::{by_rdma_cm, program};
+use common::{Lab, Place, await_that};
 
 /// `IBV_WC_RETRY_EXC_ERR`.
 const RETRIES_EXCEEDED: &str = "12";
+/// `IBV_WC_WR_FLUSH_ERR`.
+const FLUSHED: &str = "5";
 /// Times of a retry: half a second in all, and more than a test takes.
 const SHORT: &str = "14";
 const LONG: &str = "20";
@@ -106,7 +108,89 @@ fn holds(hosts: u32) {
     place.run(["kill", name, "a", "--how", "hard"]);
     assert_eq!(b.sends("until"), RETRIES_EXCEEDED);
     place.run(["start", name, "a"]);
-    partners(&lab, SHORT);
+    // So does a program that is killed. All later messages are flushed.
+    let (_a, mut b) = partners(&lab, SHORT);
+    lab.exec("a", ["pkill", "-KILL", "python3"]);
+    assert_eq!([b.sends("until"), b.sends("once")], [RETRIES_EXCEEDED, FLUSHED]);
+}
+
+/// The processes in a list of what the command says.
+fn pids(list: &serde_json::Value) -> Vec<i64> {
+    list.as_array().expect("a list").iter().filter_map(|it| it["pid"].as_i64()).collect()
+}
+
+/// Kills processes of the lab, and waits until others are in their places.
+fn replace(pids: impl Fn() -> Vec<i64>) {
+    let old = pids();
+    for pid in &old {
+        let pid = rustix::process::Pid::from_raw(i32::try_from(*pid).expect("a number")).expect("a process");
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("killed");
+    }
+    await_that("others are in their places", || {
+        let new = pids();
+        new.len() == old.len() && new.iter().all(|pid| !old.contains(pid))
+    });
+}
+
+/// Queue pairs outlive brokers, and are told to the next ones, which rule over them: also where a link is cut meanwhile.
+fn outlives_brokers(hosts: u32) {
+    common::verbs::plug_in();
+    let place = Place::new();
+    let lab = place.up(&format!("brokers{hosts}"), &lab(hosts));
+    let name = lab.name.as_str();
+    let (mut a, mut b) = partners(&lab, LONG);
+    let links = || {
+        let status = place.json(["fast", "status", name]);
+        let nodes = status["brokers"].as_array().expect("a list").iter().filter_map(|it| it["nodes"].as_array());
+        let links = nodes.flatten().filter_map(|node| node["links"].as_array()).flatten();
+        links.filter(|link| link["joined"] == true).count()
+    };
+    let brokers = || pids(&place.json(["fast", "status", name])["brokers"]);
+    replace(brokers);
+    await_that("both ends have named their connection", || links() == 2);
+    assert_eq!([a.sends("once"), b.sends("once")], ["0", "0"]);
+    // The new ones know of a cut, and of its end.
+    place.run(["cut", name, "b:eth0"]);
+    a.tell("once");
+    replace(brokers);
+    b.tell("once");
+    await_that("both ends have named their connection", || links() == 2);
+    place.run(["heal", name, "b:eth0"]);
+    assert_eq!([a.says(), b.says()], ["0", "0"]);
+    // A program goes on with the next one: it has made nothing since, and makes more now.
+    assert_eq!([a.sends("more"), b.sends("more")], ["made", "made"]);
+    let closed = place.path().join("closed.yaml");
+    std::fs::write(&closed, "- {name: closed, from: b, to: a, verdict: deny}\n").expect("written");
+    let said = place.run(["policy", name, closed.to_str().expect("plain")]);
+    assert!(said.contains("fast connection") && !said.contains("0 fast"), "{said}");
+    assert_eq!([a.sends("until"), b.sends("until")], [FLUSHED, FLUSHED]);
+}
+
+#[test]
+fn pairs_within_a_host_are_ruled_by_the_next_broker() {
+    outlives_brokers(1);
+}
+
+#[test]
+fn pairs_between_hosts_are_ruled_by_the_next_brokers() {
+    outlives_brokers(2);
+}
+
+/// The router answers calls that no plug-in can. Queue pairs do without, and programs that begin meanwhile are served by the next.
+#[test]
+fn pairs_outlive_routers_and_new_ones_are_made() {
+    common::verbs::plug_in();
+    let place = Place::new();
+    let lab = place.up("routers", &lab(2));
+    let (mut a, mut b) = partners(&lab, LONG);
+    replace(|| pids(&place.json(["inspect", &lab.name])["state"]["routers"]));
+    assert_eq!([a.sends("once"), b.sends("once")], ["0", "0"]);
+    let (mut c, mut d) = partners(&lab, LONG);
+    assert_eq!([c.sends("once"), d.sends("once")], ["0", "0"]);
+    let address = lab.exec("a", ["hostname", "-i"]);
+    let address = address.split_whitespace().next().expect("an address");
+    let said = by_rdma_cm(&lab, &["rping", "-s", "-C", "1", "-v"], &["rping", "-c", "-a", address, "-C", "1", "-v"]);
+    assert!(said.contains("ping data: rdma-ping-0"), "{said}");
 }
 
 #[test]

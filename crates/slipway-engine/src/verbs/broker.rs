@@ -8,18 +8,21 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use hmac::{Hmac, KeyInit as _, Mac as _};
 use nix::sched::{CloneFlags, setns};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
-use slipway_fast::channel::KeyFile;
+use sha2::Sha256;
+use slipway_fast::channel::{Key, KeyFile};
 use slipway_lab::id::NodeId;
 use slipway_lab::model::DeviceCaps;
 use slipway_sys::cgroup::Group;
 use slipway_sys::clone::SingleThread;
 use slipway_sys::helper::{Birth, Helper, Newborn};
 use slipway_sys::{caps, sched};
-use slipway_verbs::broker::{Broker, Caps, Hosts, NodeConfig, NodeStatus, PeerTraffic};
+use slipway_verbs::broker::{Broker, Caps, Hosts, Kind, NodeConfig, NodeStatus, PeerTraffic, Seal};
+use slipway_verbs::wire::Proof;
 
 use super::confine;
 use super::far::{self, Links};
@@ -48,7 +51,9 @@ pub(super) struct Ground<'a> {
     /// A control group of its own, where sockets that it hands out are guarded.
     pub(super) group: Option<&'a Group>,
     /// The rest of the lab; `None` where the broker may not reach it, or there is none.
-    pub(super) elsewhere: Option<Elsewhere<'a>>,
+    pub(super) elsewhere: Option<Elsewhere>,
+    /// A key that the brokers of a host have one after the other, and no program has.
+    pub(super) key: &'a KeyFile,
     /// A file for its standard error.
     pub(super) log: BorrowedFd<'a>,
     /// Its nodes: each has a listener, and addresses.
@@ -58,20 +63,19 @@ pub(super) struct Ground<'a> {
 }
 
 /// The rest of the lab, for one broker.
-pub(super) struct Elsewhere<'a> {
+pub(super) struct Elsewhere {
     pub(super) setup: far::Setup,
     /// Number of the lab's hosts.
     pub(super) hosts: u32,
     /// Nodes of other hosts: number, host, and addresses.
     pub(super) nodes: Vec<(u32, u32, Vec<IpAddr>)>,
-    pub(super) key: &'a KeyFile,
 }
 
-impl Elsewhere<'_> {
+impl Elsewhere {
     /// Has a broker accept others, and reach them.
-    fn open(&self, broker: &mut Broker) -> io::Result<Links> {
+    fn open(&self, broker: &mut Broker, key: Key) -> io::Result<Links> {
         let own = self.setup.hello.host;
-        let (links, way) = Links::start(self.setup.clone(), self.key.read()?)?;
+        let (links, way) = Links::start(self.setup.clone(), key)?;
         broker.reach(Hosts { own, count: self.hosts, nodes: self.nodes.clone(), way, still: far::still });
         Ok(links)
     }
@@ -130,7 +134,10 @@ fn live(ground: &Ground<'_>, control: &UnixStream, newborn: &mut Newborn) -> io:
     let refused = Refused::default();
     let none = Rules::default().into_policy(Arc::clone(&refused));
     let mut broker = Broker::new(Caps::default(), none).map_err(io::Error::other)?;
-    let links = ground.elsewhere.as_ref().map(|it| it.open(&mut broker)).transpose()?;
+    let key = ground.key.read()?;
+    let seal = seal(key.derived("numbers of nodes"));
+    let links = ground.elsewhere.as_ref().map(|it| it.open(&mut broker, key)).transpose()?;
+    broker.succeed(seal).map_err(io::Error::other)?;
     for (node, seat) in ground.nodes {
         let id = u32::try_from(node.index()).map_err(io::Error::other)?;
         let listener = seat.listener.try_clone()?;
@@ -207,14 +214,25 @@ fn told(status: NodeStatus) -> NodeVerbs {
     NodeVerbs { node: node(number), programs, queue_pairs, regions, registered, links, totals }
 }
 
+/// Proofs for numbers of nodes, which the next broker makes alike: HMAC-SHA-256 (RFC 2104), shortened.
+fn seal(key: Key) -> Seal {
+    Box::new(move |node, kind, number| {
+        let keyed = Hmac::<Sha256>::new_from_slice(key.bytes()).expect("HMAC takes keys of every length");
+        let kind = [u8::from(kind == Kind::Region)];
+        let mac = keyed.chain_update(node.to_le_bytes()).chain_update(kind).chain_update(number.to_le_bytes());
+        let mut proof = Proof::default();
+        proof.iter_mut().zip(mac.finalize().into_bytes()).for_each(|(to, from)| *to = from);
+        proof
+    })
+}
+
 /// Enters the host, and gives up all privileges: a broker needs none.
 fn limit(ground: &Ground<'_>, control: &UnixStream, newborn: &Newborn) -> io::Result<()> {
     ground.group.map_or(Ok(()), Group::join_others).map_err(io::Error::other)?;
     setns(ground.net, CloneFlags::CLONE_NEWNET)?;
     let listeners = ground.nodes.values().map(|seat| seat.listener.as_fd());
-    let key = ground.elsewhere.iter().map(|it| it.key.as_fd());
-    let own = [ground.lock, control.as_fd(), newborn.maker().as_fd()];
-    let keep: Vec<_> = own.into_iter().chain(listeners).chain(key).collect();
+    let own = [ground.lock, control.as_fd(), newborn.maker().as_fd(), ground.key.as_fd()];
+    let keep: Vec<_> = own.into_iter().chain(listeners).collect();
     newborn.keep_only(&keep)?;
     // The anchor may be real-time while a scenario plays.
     let _ = sched::set_usual();

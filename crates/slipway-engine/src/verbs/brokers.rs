@@ -125,7 +125,7 @@ impl Brokers {
     }
 
     /// The rest of the lab, as the broker of a host is told.
-    fn elsewhere(&self, lab: &Lab, host: HostId) -> io::Result<Option<Elsewhere<'_>>> {
+    fn elsewhere(&self, lab: &Lab, host: HostId) -> io::Result<Option<Elsewhere>> {
         let number = |index: usize| u32::try_from(index).map_err(io::Error::other);
         let at = |host: HostId| lab.hosts[host].ipv4.map(|ip| SocketAddr::new(ip.into(), far::PORT));
         let (Some(own), true) = (at(host), self.places.get(&host).is_some_and(|it| it.guard.is_some())) else {
@@ -146,7 +146,7 @@ impl Brokers {
             peers: peers.collect::<io::Result<_>>()?,
         };
         let nodes = nodes.collect::<io::Result<_>>()?;
-        Ok(Some(Elsewhere { setup, hosts: number(lab.hosts.len())?, nodes, key: &self.key }))
+        Ok(Some(Elsewhere { setup, hosts: number(lab.hosts.len())?, nodes }))
     }
 
     fn fill(&mut self, near: &Near<'_>, host: HostId) -> io::Result<()> {
@@ -159,6 +159,7 @@ impl Brokers {
             alone: near.alone,
             lock: near.lock,
             net: (near.host_net)(host),
+            key: &self.key,
             log: self.log.as_fd(),
             nodes: &place.nodes,
             networks: Networks::of(near.lab),

@@ -155,7 +155,7 @@ impl Broker {
         let terms = Both::of(&mut self.limits, nodes);
         let link = |stream, relay| {
             let (waiting, slots, is_silent) = Default::default();
-            Link { first, nodes, waiting, slots, stream, terms, is_silent, relay }
+            Link { first, nodes, waiting, slots, stream, terms, is_silent, relay, claimant: None }
         };
         if terms.need_relay() {
             let (fds, relay) = made::relayed_far(&mut self.tables, stream)?;

@@ -4,7 +4,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Instant;
 
 use super::limits::{Both, Limited};
-use crate::wire::{Region, Transport};
+use crate::wire::{Proof, Region, Transport};
 
 pub(super) struct QueuePair {
     pub(super) program: u64,
@@ -40,6 +40,8 @@ pub(super) struct Link {
     pub(super) is_silent: bool,
     /// Its number at the relay; `None`: both ends share memory, or have a stream.
     pub(super) relay: Option<u64>,
+    /// The queue pair that alone has named this connection, which another broker made. The other end has not said so.
+    pub(super) claimant: Option<u32>,
 }
 
 /// A question to another host's broker that has no answer yet.
@@ -76,6 +78,19 @@ impl Link {
         if queue_pair == self.first { (first, second) } else { (second, first) }
     }
 
+    /// Whether this queue pair's program has, or awaits, this connection.
+    pub(super) fn is_of(&self, queue_pair: u32) -> bool {
+        self.claimant.is_none_or(|claimant| claimant == queue_pair)
+    }
+
+    /// Whether this node has one of the two ends, as far as ends have said so.
+    pub(super) fn has_end_at(&self, node: u32) -> bool {
+        match self.claimant {
+            Some(claimant) => self.nodes_from(claimant).0 == node,
+            None => self.nodes.0 == node || self.nodes.1 == node,
+        }
+    }
+
     /// The connection, as far as limits are about it.
     pub(super) fn limited(&self) -> Limited {
         Limited { terms: self.terms, nodes: self.nodes, relay: self.relay }
@@ -92,6 +107,18 @@ pub type Silence = Box<dyn Fn(u32, u32) -> bool + Send>;
 
 /// Has a stream hear nothing, or hear again.
 pub type Still = fn(BorrowedFd<'_>, bool);
+
+/// Kinds of numbers that a proof is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A queue pair's.
+    QueuePair,
+    /// A region's key.
+    Region,
+}
+
+/// Makes the proof that a number of a kind is a node's: a keyed hash, by a key that brokers of a host have one after the other.
+pub type Seal = Box<dyn Fn(u32, Kind, u32) -> Proof + Send>;
 
 /// A host whose nodes all hear one another.
 pub(super) fn all_hear() -> Silence {

@@ -10,9 +10,10 @@ use super::far;
 use super::groups;
 use super::limits::{self, Both, Limits};
 use super::made::Made;
-use super::objects::{Held, Link, QueuePair, key};
+use super::objects::{Held, Kind, Link, QueuePair, key};
 use super::questions::Way;
 use super::reply::{Done, From};
+use super::resume;
 use super::tables::Tables;
 use crate::layout::SIZED;
 use crate::wire::{Answer, End, Gid, Region, Reply, Request, Transport};
@@ -45,7 +46,8 @@ fn carry_out(
         Request::CreateQueuePair { transport, domain } => {
             let (program, node) = (from.program, from.node);
             let made = QueuePair { program, node, transport, domain, peer: None, revoked: false };
-            Reply::QueuePair { number: tables.add_queue_pair(made)? }
+            let number = tables.add_queue_pair(made)?;
+            Reply::QueuePair { number, proof: tables.prove(node, Kind::QueuePair, number) }
         }
         Request::DestroyQueuePair { number } => {
             tables.own(from.program, number)?;
@@ -53,7 +55,10 @@ fn carry_out(
             Reply::Done
         }
         Request::Connect { number, gid, peer } => return connect(tables, rules, from, number, (gid, peer)),
-        Request::Register { domain, region } => Reply::Key { key: register(tables, from, domain, region, fds)? },
+        Request::Register { domain, region } => {
+            let key = register(tables, from, domain, region, fds)?;
+            Reply::Key { key, proof: tables.prove(from.node, Kind::Region, key) }
+        }
         Request::Deregister { key } => {
             tables.regions.get(&key).filter(|it| it.program == from.program).ok_or(Errno::INVAL)?;
             tables.regions.remove(&key);
@@ -66,6 +71,10 @@ fn carry_out(
             let policy = rules.0;
             let mut may_join = |one, other| policy(one, other).is_ok();
             return groups::next_member(tables, &mut may_join, from, group, after);
+        }
+        Request::Resume { ref object, ref proof } => resume::resume(tables, from, object, proof)?,
+        Request::Rejoin { number, gid, peer, end } => {
+            return resume::rejoin(tables, (rules.0, rules.1), from, (number, peer, gid), end, fds);
         }
     };
     Ok(Done::with(reply, Vec::new()))
@@ -124,7 +133,17 @@ fn connect(
     if number == peer {
         tables.links.insert(
             link,
-            Link { first: number, nodes, waiting: None, slots, stream: None, terms, is_silent: false, relay },
+            Link {
+                first: number,
+                nodes,
+                waiting: None,
+                slots,
+                stream: None,
+                terms,
+                is_silent: false,
+                relay,
+                claimant: None,
+            },
         );
         tables.set_peer(number, peer);
         return Ok(Done::with(Reply::Connected { end: End::Both, counts }, own.into()));
@@ -141,9 +160,10 @@ fn connect(
     } else {
         tables.set_peer(number, peer);
     }
-    tables
-        .links
-        .insert(link, Link { first: number, nodes, waiting, slots, stream: None, terms, is_silent: false, relay });
+    tables.links.insert(
+        link,
+        Link { first: number, nodes, waiting, slots, stream: None, terms, is_silent: false, relay, claimant: None },
+    );
     tables.repace();
     Ok(done)
 }

@@ -53,7 +53,7 @@ impl Tables {
                 relay.hold(id, is_silent);
             }
             for (number, peer) in [(one, other), (other, one)] {
-                if let Some(queue_pair) = self.queue_pairs.get(&number) {
+                if let Some(queue_pair) = self.queue_pairs.get(&number).filter(|_| link.is_of(number)) {
                     notes.push((queue_pair.program, Answer::Silenced { number, peer, is_silent }));
                 }
             }

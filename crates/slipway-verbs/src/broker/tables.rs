@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use super::counts::{Page, Traffic};
 use super::limits::{Both, Limited, Limits, shares};
 use super::members::Groups;
-use super::objects::{Ask, Held, Link, Place, QueuePair, Silence, Slot, Still, all_hear, key};
+use super::objects::{Ask, Held, Link, Place, QueuePair, Seal, Silence, Slot, Still, all_hear, key};
 use super::relay::{Limit, Relay, Side};
 use super::{Caps, LinkStatus, NodeStatus, PeerTraffic};
 use crate::wire::Gid;
@@ -43,10 +43,12 @@ pub(super) struct Tables {
     pub(super) asks: BTreeMap<u64, Ask>,
     /// Numbers of queue pairs that this broker gives: no other broker of the lab gives these.
     pub(super) numbers: RangeInclusive<u32>,
-    next: u32,
+    pub(super) next: u32,
     tickets: u64,
     pub(super) silence: Silence,
     pub(super) still: Still,
+    /// Makes proofs; none where no other broker will take this one's place.
+    pub(super) seal: Option<Seal>,
     pub(super) groups: Groups,
 }
 
@@ -80,6 +82,7 @@ impl Tables {
             tickets,
             silence: all_hear(),
             still: |_, _| (),
+            seal: None,
             groups: Groups::default(),
         }
     }
@@ -109,7 +112,7 @@ impl Tables {
     }
 
     /// Most queue pairs and regions of a node.
-    fn caps_of(&self, node: u32) -> (usize, usize) {
+    pub(super) fn caps_of(&self, node: u32) -> (usize, usize) {
         let (queue_pairs, regions) = self.own_caps.get(&node).copied().unwrap_or_default();
         let most = |own: Option<u32>, all: usize| own.map_or(all, |own| usize::try_from(own).unwrap_or(usize::MAX));
         (most(queue_pairs, self.caps.queue_pairs), most(regions, self.caps.regions))
@@ -294,7 +297,7 @@ impl Tables {
     }
 
     pub(super) fn has_room_for_link(&self, node: u32) -> bool {
-        self.links.values().filter(|it| it.nodes.0 == node || it.nodes.1 == node).count() < self.caps.links
+        self.links.values().filter(|it| it.has_end_at(node)).count() < self.caps.links
     }
 
     /// Forgets all that a program had.
@@ -319,11 +322,16 @@ impl Tables {
 
     /// Ends the connections of such pairs of nodes. Gives how many, and the queue pairs to tell.
     pub(super) fn revoke(&mut self, is_due: impl Fn(u32, u32) -> bool) -> (usize, Vec<(u64, u32)>) {
+        // An end that has not said that it has a connection is not revoked for what the other end says.
+        let is_claimed_by = |(key, it): (&(u32, u32), &Link)| it.claimant.map(|claimant| (*key, claimant));
+        let claimants: BTreeMap<_, _> = self.links.iter().filter_map(is_claimed_by).collect();
         let due = self.end_links_by(true, |_, it| is_due(it.nodes.0, it.nodes.1));
         let mut told = BTreeSet::new();
         for link in &due {
             for number in [link.0, link.1] {
-                if let Some(queue_pair) = self.queue_pairs.get_mut(&number) {
+                if claimants.get(link).is_none_or(|claimant| *claimant == number)
+                    && let Some(queue_pair) = self.queue_pairs.get_mut(&number)
+                {
                     queue_pair.revoked = true;
                     queue_pair.peer = None;
                     told.insert((queue_pair.program, number));
@@ -349,14 +357,15 @@ impl Tables {
             ends.dedup();
             for (queue_pair, peer) in ends {
                 let (here, peer_node) = link.nodes_from(queue_pair);
-                if here != node {
+                if here != node || !link.is_of(queue_pair) {
                     continue;
                 }
                 let slot = link.slots.iter().find(|it| it.queue_pair == queue_pair);
                 let traffic = slot.map(|it| self.traffic(it)).unwrap_or_default();
                 let known = totals.len() < PAIRS || totals.contains_key(&Some(peer_node));
                 totals.entry(known.then_some(peer_node)).or_default().add(&traffic);
-                let (joined, relayed) = (link.waiting.is_none(), link.relay.is_some());
+                let joined = link.waiting.is_none() && link.claimant.is_none();
+                let relayed = link.relay.is_some();
                 links.push(LinkStatus { queue_pair, peer_node, peer, joined, relayed, traffic });
             }
         }

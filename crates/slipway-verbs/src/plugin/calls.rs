@@ -304,11 +304,12 @@ fn register(device: &Device, domain: u32, memory: Piece, start: u64, flags: u32)
         return Err(Errno::INVAL);
     }
     let mut state = device.lock();
-    let (registered, file) = prepare(memory, start, flags, domain);
+    let (mut registered, file) = prepare(memory, start, flags, domain);
     let request = Request::Register { domain, region: registered.region };
     let fds: Vec<_> = file.iter().map(std::os::fd::AsFd::as_fd).collect();
-    match state.client.ask(&request, &fds) {
-        Ok((Reply::Key { key }, _)) => {
+    match state.ask(&request, &fds) {
+        Ok((Reply::Key { key, proof }, _)) => {
+            registered.proof = proof;
             state.regions.insert(key, registered);
             state.hear_kept();
             Ok(key)

@@ -21,30 +21,77 @@ pub(super) enum Note {
     Regrouped { group: Gid },
 }
 
+/// State of the connection with the broker, which may end and be followed by another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// It serves.
+    Ready,
+    /// The program has greeted the next one, which has not answered yet.
+    Greeted,
+    /// It has ended.
+    Lost,
+}
+
 #[derive(Debug)]
 pub(super) struct Client {
     socket: OwnedFd,
     notes: VecDeque<Note>,
+    pub(super) stage: Stage,
+}
+
+fn socket(flags: SocketFlags) -> Result<OwnedFd, Errno> {
+    let path = std::env::var_os("SLIPWAY_VERBS_SOCKET").unwrap_or_else(|| SOCKET.into());
+    let socket =
+        rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC | flags, None)?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new(std::path::Path::new(&path))?)?;
+    Ok(socket)
 }
 
 impl Client {
     pub(super) fn connect() -> Result<Self, Errno> {
-        let path = std::env::var_os("SLIPWAY_VERBS_SOCKET").unwrap_or_else(|| SOCKET.into());
-        let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
-        rustix::net::connect(&socket, &SocketAddrUnix::new(std::path::Path::new(&path))?)?;
-        Ok(Self { socket, notes: VecDeque::new() })
+        Ok(Self { socket: socket(SocketFlags::empty())?, notes: VecDeque::new(), stage: Stage::Ready })
+    }
+
+    /// Greets the next broker, without waiting: it may not have begun.
+    pub(super) fn greet() -> Result<Self, Errno> {
+        let socket = socket(SocketFlags::NONBLOCK)?;
+        wire::send(socket.as_fd(), &Request::Hello, &[]).map_err(|error| errno(&error))?;
+        // From now on as any other: calls wait for replies.
+        rustix::io::ioctl_fionbio(&socket, false)?;
+        Ok(Self { socket, notes: VecDeque::new(), stage: Stage::Greeted })
+    }
+
+    /// Takes the answer of a broker that was greeted, without waiting: its file of counts.
+    pub(super) fn welcome(&mut self) -> Result<Vec<OwnedFd>, Errno> {
+        match wire::receive::<Answer>(self.socket.as_fd(), RecvFlags::DONTWAIT) {
+            Ok((Answer::Reply(Reply::Node { .. }), fds)) => {
+                self.stage = Stage::Ready;
+                Ok(fds)
+            }
+            Ok(_) => Err(self.lost(&WireError::Malformed)),
+            Err(WireError::Socket(Errno::AGAIN)) => Err(Errno::AGAIN),
+            Err(error) => Err(self.lost(&error)),
+        }
+    }
+
+    fn lost(&mut self, error: &WireError) -> Errno {
+        self.stage = Stage::Lost;
+        errno(error)
     }
 
     pub(super) fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 
-    /// Asks the broker, and waits for its reply. Packets that come before it become notes.
+    /// Asks the broker, and waits for its reply. Packets that come before it become notes. `ECONNRESET` where there is none.
     pub(super) fn ask(&mut self, request: &Request, fds: &[BorrowedFd<'_>]) -> Result<(Reply, Vec<OwnedFd>), Errno> {
-        wire::send(self.socket.as_fd(), request, fds).map_err(|error| errno(&error))?;
+        if self.stage != Stage::Ready {
+            return Err(Errno::CONNRESET);
+        }
+        wire::send(self.socket.as_fd(), request, fds).map_err(|error| self.lost(&error))?;
         loop {
             let (answer, fds) =
-                wire::receive(self.socket.as_fd(), RecvFlags::empty()).map_err(|error| errno(&error))?;
+                wire::receive(self.socket.as_fd(), RecvFlags::empty()).map_err(|error| self.lost(&error))?;
             match answer {
                 Answer::Reply(Reply::Refused { errno }) => return Err(Errno::from_raw_os_error(errno)),
                 Answer::Reply(reply) => return Ok((reply, fds)),
@@ -56,10 +103,13 @@ impl Client {
     /// The next note, without waiting. An error where the broker has ended: what is connected goes on.
     pub(super) fn note(&mut self) -> Result<Option<Note>, Errno> {
         if self.notes.is_empty() {
+            if self.stage != Stage::Ready {
+                return Err(Errno::CONNRESET);
+            }
             match wire::receive(self.socket.as_fd(), RecvFlags::DONTWAIT) {
                 Ok((answer, fds)) => self.keep(&answer, fds),
                 Err(WireError::Socket(Errno::AGAIN)) => {}
-                Err(error) => return Err(errno(&error)),
+                Err(error) => return Err(self.lost(&error)),
             }
         }
         Ok(self.notes.pop_front())

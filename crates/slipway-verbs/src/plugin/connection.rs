@@ -61,6 +61,8 @@ enum Link {
 pub(super) struct Connection {
     pub(super) memory: Mapping,
     link: Link,
+    /// The broker's word for this end.
+    pub(super) end: End,
     mine: usize,
     theirs: usize,
     pub(super) peer: (Gid, u32),
@@ -90,7 +92,7 @@ impl Connection {
         let (memory, bell, own) = match (end, fds.next(), fds.next()) {
             (End::Far, Some(stream), None) => {
                 let far = |rings, theirs| Ok(Link::Far(Box::new(Far::new(stream, rings, theirs, epoll)?)));
-                return Self::at(Mapping::private(MEMORY)?, (0, 1), (peer, tally), far);
+                return Self::at(Mapping::private(MEMORY)?, end, (peer, tally), far);
             }
             (End::First | End::Second, Some(memory), Some(bell)) => (memory, bell, None),
             // Nobody has the other end of the broker's bell.
@@ -105,21 +107,21 @@ impl Connection {
             return Err(Errno::INVAL);
         }
         let memory = Mapping::new(&memory, MEMORY, true)?;
-        let blocks = match end {
-            End::First | End::Far => (0, 1),
-            End::Second => (1, 0),
-            End::Both => (0, 0),
-        };
         epoll::add(&*epoll.0, &bell, EventData::new_u64(epoll.1), EventFlags::IN)?;
-        Self::at(memory, blocks, (peer, tally), |_, _| Ok(Link::Near { bell, own }))
+        Self::at(memory, end, (peer, tally), |_, _| Ok(Link::Near { bell, own }))
     }
 
     fn at(
         memory: Mapping,
-        (mine, theirs): (usize, usize),
+        end: End,
         (peer, tally): ((Gid, u32), Tally),
         link: impl FnOnce([Place; 2], usize) -> Result<Link, Errno>,
     ) -> Result<Self, Errno> {
+        let (mine, theirs) = match end {
+            End::First | End::Far => (0, 1),
+            End::Second => (1, 0),
+            End::Both => (0, 0),
+        };
         let ring = |base: usize, length: usize, producer: usize, consumer: usize, tail: usize, head: usize| Place {
             start: base + producer * length,
             length,
@@ -131,6 +133,7 @@ impl Connection {
         let link = link([requests(theirs, mine), responses(theirs, mine)], theirs * BLOCK)?;
         let this = Self {
             link,
+            end,
             requests: Producer::new(requests(mine, theirs)),
             responses: Producer::new(responses(mine, theirs)),
             their_requests: Consumer::new(requests(theirs, mine)),

@@ -48,7 +48,7 @@ pub(super) struct State {
     pub(super) client: Client,
     pub(super) gids: Vec<Gid>,
     /// The page in which operations and bytes of connections are counted.
-    counts: Option<Arc<Mapping>>,
+    pub(super) counts: Option<Arc<Mapping>>,
     pub(super) regions: Regions,
     pub(super) queue_pairs: Vec<Option<Box<QueuePair>>>,
     pub(super) completion_queues: Vec<Option<CompletionQueue>>,
@@ -151,14 +151,10 @@ impl State {
         Ok(connection)
     }
 
-    /// Acts on the broker's notes. False where the broker has ended.
-    pub(super) fn hear(&mut self) -> bool {
-        loop {
-            match self.client.note() {
-                Ok(Some(note)) => self.note(note),
-                Ok(None) => return true,
-                Err(_) => return false,
-            }
+    /// Acts on the broker's notes.
+    pub(super) fn hear(&mut self) {
+        while let Ok(Some(note)) = self.client.note() {
+            self.note(note);
         }
     }
 

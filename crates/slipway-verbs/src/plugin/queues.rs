@@ -7,7 +7,7 @@ use super::abi::{QpAttr, QpCap, Wc};
 use super::connection::Connection;
 use super::memory::Piece;
 pub(super) use super::operation::Operation;
-use crate::wire::{Gid, Transport};
+use crate::wire::{Gid, Proof, Transport};
 
 /// States of a queue pair (`enum ibv_qp_state`).
 pub(super) mod state {
@@ -97,6 +97,7 @@ pub(super) struct QueuePair {
     /// Its place in the device.
     pub(super) index: usize,
     pub(super) number: u32,
+    pub(super) proof: Proof,
     pub(super) transport: Transport,
     pub(super) domain: u32,
     pub(super) send_cq: usize,

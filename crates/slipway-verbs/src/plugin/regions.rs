@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use super::memory::{Piece, bytes, map_back, map_over};
 use crate::layout::SIZED;
-use crate::wire::{Region, Shared};
+use crate::wire::{Object, Proof, Region, Shared};
 
 const PAGE: usize = 4096;
 
@@ -28,6 +28,8 @@ pub(super) mod access {
 pub(super) struct Registered {
     pub(super) region: Region,
     pub(super) domain: u32,
+    /// The broker's, for the one after it.
+    pub(super) proof: Proof,
     /// Where it begins in the program, whatever requests call it.
     at: usize,
     pages: Option<(Piece, u64)>,
@@ -52,6 +54,13 @@ impl Regions {
             }
         }
         Some(())
+    }
+
+    /// All regions, as brokers name them, with their proofs.
+    pub(super) fn objects(&self) -> Vec<(Object, Proof)> {
+        let named =
+            |(&key, it): (&u32, &Registered)| (Object::Region { key, domain: it.domain, region: it.region }, it.proof);
+        self.0.iter().map(named).collect()
     }
 
     /// The bytes that a request names; none where they are not all in a region of the domain, with this access.
@@ -81,7 +90,7 @@ pub(super) fn prepare(memory: Piece, start: u64, access: u32, domain: u32) -> (R
             file = Some(shared);
         }
     }
-    (Registered { region, domain, at: memory.at, pages }, file)
+    (Registered { region, domain, proof: Proof::default(), at: memory.at, pages }, file)
 }
 
 /// Moves pages onto a file. Where the region is not for writing, nobody can map the file to write any more.

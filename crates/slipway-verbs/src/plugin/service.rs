@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::io::Errno;
 
+use super::client::Stage;
 use super::connection::Connection;
 use super::device::{BROKER, Device, State, WAKE};
 use super::waiters::Rest;
@@ -77,6 +78,10 @@ fn serve(device: &Weak<Device>, epoll: &OwnedFd, park: &OwnedFd) {
         if counts {
             progress_all(&mut state);
         }
+        if state.client.stage == Stage::Lost {
+            state.follow_broker();
+        }
+        let counts = counts || state.client.stage == Stage::Lost;
         if owes_since.is_some_and(|since| since.elapsed() >= TELL) {
             state.tell_peers();
         }
@@ -102,9 +107,8 @@ pub(super) fn turn(state: &mut State, event: u64, rearms: bool) -> Option<(usize
             progress_all(state);
         }
         BROKER => {
-            if !state.hear() {
-                let _ = epoll::delete(&*state.epoll, state.client.socket());
-            }
+            state.hear();
+            state.follow_broker();
         }
         _ => {
             let (index, number) = (event >> 32, event & 0xffff_ffff);

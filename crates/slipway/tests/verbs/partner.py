@@ -1,7 +1,8 @@
 """One end of a reliable connection, in a program of its own: what becomes of its messages?
 
 It prints its queue pair's number, and reads its peer's, with the address of the peer's node. For each line "once" it sends a message,
-for each "until" messages until one fails. It prints the status of the last (`enum ibv_wc_status`). Its argument is the time of a
+for each "until" messages until one fails. It prints the status of the last (`enum ibv_wc_status`). For "more" it makes a region and
+a queue pair. Its argument is the time of a
 retry, as queue pairs have it: 4.096 µs times 2 to this power.
 """
 
@@ -54,6 +55,10 @@ def sent():
 
 
 for line in sys.stdin:
+    if line == "more\n":
+        MR(domain, 64, IBV_ACCESS_LOCAL_WRITE), QP(domain, QPInitAttr(qp_type=IBV_QPT_RC, scq=queue, rcq=queue, cap=cap))
+        print("made", flush=True)
+        continue
     status = sent()
     while line == "until\n" and status == 0:
         status = sent()

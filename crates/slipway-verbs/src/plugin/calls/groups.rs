@@ -31,7 +31,7 @@ unsafe fn change(qp: *mut Qp, group: Gid, is_member: bool) -> Result<(), Errno> 
     let mut state = device.lock();
     let number = state.queue_pairs.get(index).and_then(Option::as_ref).ok_or(Errno::INVAL)?.number;
     let request = if is_member { Request::Attach { number, group } } else { Request::Detach { number, group } };
-    state.client.ask(&request, &[])?;
+    state.ask(&request, &[])?;
     if let Some(Some(pair)) = state.queue_pairs.get_mut(index) {
         pair.groups.retain(|known| *known != group);
         pair.groups.extend(is_member.then_some(group));

@@ -117,11 +117,12 @@ unsafe fn create(context: *mut Context, domain: *mut Pd, attributes: &QpInitAttr
     };
     let mut state = device.lock();
     let request = Request::CreateQueuePair { transport, domain: number };
-    let (Reply::QueuePair { number: qpn }, _) = state.client.ask(&request, &[])? else { return Err(Errno::PROTO) };
+    let (Reply::QueuePair { number: qpn, proof }, _) = state.ask(&request, &[])? else { return Err(Errno::PROTO) };
     state.hear_kept();
     let pair = QueuePair {
         index: 0,
         number: qpn,
+        proof,
         transport,
         domain: number,
         send_cq,
@@ -257,7 +258,7 @@ fn modify(device: &Arc<Device>, index: usize, new: &QpAttr, bits: i32) -> Result
                     return Err(Errno::INVAL);
                 }
                 let gid = destination(&address);
-                let (reply, fds) = state.client.ask(&Request::Connect { number, gid, peer }, &[])?;
+                let (reply, fds) = state.ask(&Request::Connect { number, gid, peer }, &[])?;
                 let Reply::Connected { end, counts } = reply else { return Err(Errno::PROTO) };
                 state.attach(index, Joint { fds, end, counts, peer: (gid, peer) })?;
             }
