@@ -37,6 +37,8 @@ pub(crate) struct Tree {
     pub(crate) replaced_sockets: Mutex<ReplacedSockets>,
     /// Held while the router reads and rewrites the storage of a socket of theirs.
     pub(crate) writing: Mutex<()>,
+    /// Held while the router chooses a free descriptor number of theirs, and puts a channel of `rdma_cm` there.
+    pub(crate) numbering: Mutex<()>,
     callers: Mutex<BoundedMap<i32, Arc<Caller>>>,
     /// The answers to their threads.
     pub(crate) replies: Mutex<ReplyTracker>,
@@ -59,7 +61,7 @@ impl Tree {
     /// As `epoll_create1(2)`.
     pub(crate) fn new(node: NodeId, number: u64, listener: Listener) -> io::Result<Self> {
         let replaced_sockets = Mutex::new(ReplacedSockets::new()?);
-        let (epolls, interrupted, writing, replies, turn) = Default::default();
+        let (epolls, interrupted, writing, numbering, replies, turn) = Default::default();
         let callers = Mutex::new(BoundedMap::new(REMEMBERED));
         let (missed, is_helped, served, done) = Default::default();
         Ok(Self {
@@ -70,6 +72,7 @@ impl Tree {
             interrupted,
             replaced_sockets,
             writing,
+            numbering,
             callers,
             replies,
             turn,

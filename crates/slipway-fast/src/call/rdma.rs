@@ -9,6 +9,7 @@ use super::{Answer, Trapped};
 use crate::filter::{CHANNELS, FIRST_CHANNEL};
 use crate::rdma::{Standing, Waiting, inode};
 use crate::rdma_wire::{COMMAND, Command, LONGEST_COMMAND};
+use crate::sync::lock;
 
 /// The device's path, as programs pass it.
 const PATH: &[u8] = b"/dev/infiniband/rdma_cm\0";
@@ -24,8 +25,10 @@ pub(super) fn open(call: &Trapped<'_>) -> Result<Answer, Answer> {
     let caller = call.confirmed(call.tree.caller(call.call.tid))?;
     let is_free = |number: &i32| matches!(caller.descriptor(*number), Err(error) if Errno::from_io_error(&error) == Some(Errno::BADF));
     let window = FIRST_CHANNEL.cast_signed()..(FIRST_CHANNEL + CHANNELS).cast_signed();
-    let number = window.into_iter().find(is_free).ok_or(Errno::MFILE)?;
     let end = call.parts.rdma.open(call.node())?;
+    // Threads of one program share its numbers.
+    let _numbering = lock(&call.tree.numbering);
+    let number = window.into_iter().find(is_free).ok_or(Errno::MFILE)?;
     let installed = call.tree.listener.install(call.call.id, end.as_fd(), Some(number), true);
     // EBADF: beyond the program's limit of descriptors.
     let installed = installed.map_err(|_| Errno::MFILE)?;

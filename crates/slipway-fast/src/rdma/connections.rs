@@ -164,7 +164,15 @@ impl Connections {
         }
     }
 
+    /// Makes an identifier for connections or datagrams of IP.
+    ///
+    /// # Errors
+    /// `EPROTONOSUPPORT` for `InfiniBand`'s port space too. librdmacm tries it at first, and threads that come meanwhile send
+    /// commands for `InfiniBand` where this one is granted (`ucma_set_af_ib_support`).
     pub(super) fn create(&mut self, node: NodeId, channel: u64, uid: u64, port_space: u16) -> Result<u32, Errno> {
+        if !matches!(port_space, TCP | UDP) {
+            return Err(Errno::PROTONOSUPPORT);
+        }
         if self.all.values().filter(|one| one.node == node).count() >= MOST {
             return Err(Errno::NOMEM);
         }
@@ -220,9 +228,6 @@ impl Connections {
 
     pub(super) fn listen(&mut self, id: u32, _backlog: u32) -> Result<(), Errno> {
         let one = self.at(id, &[Step::New])?;
-        if !matches!(one.port_space, TCP | UDP) {
-            return Err(Errno::OPNOTSUPP);
-        }
         if one.own.is_none() {
             let node = one.node;
             self.take_port(id, node, SocketAddr::from(([0, 0, 0, 0], 0)))?;
@@ -237,9 +242,6 @@ impl Connections {
         let (space, room) = (one.port_space, if one.is_for_datagrams() { IN_LOOKUP } else { IN_REQUEST });
         if !offer.is_valid || offer.private.len() > room {
             return Err(Errno::INVAL);
-        }
-        if !matches!(space, TCP | UDP) {
-            return Err(Errno::OPNOTSUPP);
         }
         let (kind, status) = one.refusal(NO_LISTENER, NO_LISTENER_FOR_DATAGRAMS);
         let (Some(own), Some(to), node) = (one.own, one.to, one.node) else { return Err(Errno::INVAL) };

@@ -88,8 +88,8 @@ impl Command {
                 // `struct __kernel_sockaddr_storage`; an address of IP is in its first bytes.
                 Self::JoinGroup { id: at(16)?, uid, group: ip(body.get(24..152)?.get(..28)?), answer_at }
             }
-            // BIND and RESOLVE_ADDR are for addresses of InfiniBand too. librdmacm tries one of those, and takes the commands for IP
-            // where that is refused (`ucma_set_af_ib_support`).
+            // QUERY, BIND and RESOLVE_ADDR are for addresses of InfiniBand too: librdmacm takes the commands for IP where it gets no
+            // identifier in InfiniBand's port space (`ucma_set_af_ib_support`).
             _ => Self::Unknown,
         })
     }

@@ -1,5 +1,6 @@
 //! More programs that people run on RDMA, and a program of our own that looks at every byte.
 
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -23,15 +24,44 @@ const PERFTEST_PROGRAMS: [&str; 8] = [
 fn each_operation_moves_its_bytes_and_the_rest_is_refused() {
     verbs::plug_in();
     let place = Place::new();
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/verbs/operations.cc");
-    let built = place.path().join("operations");
-    let mut cxx = Command::new("c++");
-    cxx.args(["-std=c++17", "-Wall", "-Wextra", "-Werror", "-o"]).args([&built, &source]);
-    let compiled = cxx.args(["-libverbs", "-lmlx5"]).output().expect("build-essential is installed");
-    assert!(compiled.status.success(), "libibverbs-dev has the headers: run `make setup`: {}", told(&compiled));
+    let built = compiled(&place, "tests/verbs/operations.cc", &["-libverbs", "-lmlx5"]);
     let lab = place.up("bytes", LAB);
-    put(&lab, "a", "/tmp/operations", &std::fs::read(&built).expect("a program"));
+    put(&lab, "a", "/tmp/operations", &built);
     assert_eq!(lab.exec("a", ["timeout", "60", "/tmp/operations"]), "all operations\n");
+}
+
+/// A program of C++, of a file of this crate.
+fn compiled(place: &Place, source: &str, libraries: &[&str]) -> Vec<u8> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(source);
+    let built = place.path().join("compiled");
+    let mut cxx = Command::new("c++");
+    cxx.args(["-std=c++17", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"]).args([&built, &source]).args(libraries);
+    let output = cxx.output().expect("build-essential is installed");
+    assert!(output.status.success(), "libibverbs-dev and librdmacm-dev: run `make setup`: {}", told(&output));
+    std::fs::read(built).expect("a program")
+}
+
+/// Threads that begin at once, each with a channel of its own, the first of which starts librdmacm.
+#[test]
+fn threads_of_one_program_connect_at_once() {
+    verbs::plug_in();
+    let place = Place::new();
+    let built = compiled(&place, "benches/bench/fast/verbs/scale.cc", &["-lrdmacm", "-libverbs"]);
+    let lab = place.up("threads", LAB);
+    for node in ["a", "b"] {
+        put(&lab, node, "/tmp/scale", &built);
+    }
+    let mut server = program(&lab, "a", &["/tmp/scale", "serve", "7100"]).spawn().expect("started");
+    let mut line = String::new();
+    BufReader::new(server.stdout.as_mut().expect("piped")).read_line(&mut line).expect("read");
+    assert_eq!(line, "listens\n");
+    for _ in 0..5 {
+        let done = program(&lab, "b", &["/tmp/scale", "connects", ADDRESS, "7100", "200", "8"]).output();
+        let done = done.expect("started");
+        assert!(done.status.success(), "{}", told(&done));
+    }
+    place.run(["stop", &lab.name, "a"]);
+    server.wait().expect("ended");
 }
 
 #[test]
