@@ -7,9 +7,9 @@ use crate::common::{Slipway, arg, more};
 
 const ROUNDS: u32 = 5;
 const MESSAGE: u32 = 64 << 10;
-/// Seconds of one measurement by perftest. It leaves out the first and last half second of them.
-const SECONDS: &str = "3";
-const MARGIN: &str = "0.5";
+/// Seconds of one measurement by perftest. It leaves out the first and the last of them.
+const SECONDS: &str = "4";
+const MARGIN: &str = "1";
 const FAR: &str = "verbs between hosts";
 const SITES: [Plan; 4] = [
     Plan::new("fast", "fast", 1),
@@ -39,7 +39,7 @@ fn carried(site: &Site<'_>, rate: Option<u32>) -> Measured {
         let words = ["-s", &length, "-D", SECONDS, "-f", MARGIN, "--report_gbits"];
         *perftest(site, "ib_write_bw", ["0", "1"], &words)?.get(3).ok_or("no average rate")?
     } else {
-        tcp(site, MESSAGE, 3)?
+        tcp(site, MESSAGE, 4)?
     };
     Ok(vec![match rate {
         None => more("without a rule", "Gb/s", gigabits),
