@@ -1,5 +1,5 @@
 //! Labs over several machines: an empty MPI program, making many nodes, and the control channel.
-//! `cargo bench -p slipway --bench bench -- machines`.
+//! `cargo bench -p slipway --bench bench -- machines`. OpenFOAM on the networks between two of them: `machines-openfoam`.
 //!
 //! The machines are namespaces of this one, each with a network card and a real ssh server, as in tests. They share its
 //! processors, so times of several machines are an upper bound, and processor time says more.
@@ -9,7 +9,7 @@
 mod set;
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ use slipway_measure::play::{Event, Lateness, Played};
 use slipway_measure::probe::Sample;
 
 use super::campaign::busy;
-use super::common::{Way, arg, compare, less, run as program, seconds};
+use super::common::{Way, arg, compare, less, rounds, run as program, seconds};
 use set::{Machines, address, must, name};
 
 /// Ranks on each machine.
@@ -53,6 +53,22 @@ pub(super) fn run() {
     }
     creation(&machines);
     control(&machines);
+}
+
+/// The comparison of Gankevich et al. (CSIT 2015): OpenFOAM's dam break on the networks between two machines.
+pub(super) fn openfoam() {
+    let machines = Machines::new(2);
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/openfoam-dambreak");
+    // All machines see this folder.
+    let here = machines.path().join("dambreak");
+    std::fs::create_dir(&here).expect("made");
+    for file in ["run.sh", "lab.yaml"] {
+        std::fs::copy(example.join(file), here.join(file)).expect("copied");
+    }
+    let chosen = format!("a={},b={}", address(0), address(1));
+    let mut run = machines.program(0, arg(&here.join("run.sh")));
+    run.args(["compare", "--machines", &chosen, "--drivers", "host,bridge,macvlan,fast", "--jobs", "job"]);
+    println!("{}", String::from_utf8_lossy(&must(run.args(["--repeat", &rounds(7).end().to_string()])).stdout));
 }
 
 /// A lab file over the first machines of the set; none is named for one that is on the machine of the command alone.

@@ -31,7 +31,7 @@ fn main() {
         [_, fast::LOAD, ref words @ ..] => return fast::load(words),
         _ => {}
     }
-    let benches: [(&str, fn()); 30] = [
+    let benches: [(&str, fn()); 31] = [
         ("lifecycle", lifecycle::run),
         ("datapath", datapath::run),
         ("mpi", mpi::run),
@@ -41,6 +41,7 @@ fn main() {
         ("scenario", scenario::run),
         ("plan", plan::run),
         ("machines", machines::run),
+        ("machines-openfoam", machines::openfoam),
         ("policy", policy::run),
         ("campaign-overhead", campaign::overhead),
         ("campaign-memory", campaign::memory),
