@@ -5,6 +5,7 @@
 //! act: requests to the anchor are heard when they are answered, and what takes its time goes on in processes beside it.
 
 mod ask;
+mod awaiting;
 mod beside;
 mod door;
 mod effects;
@@ -24,6 +25,7 @@ mod words;
 #[cfg(test)]
 mod tests;
 
+pub use awaiting::Awaiting;
 pub use beside::JobFailure;
 pub use error::{Account, ActError};
 pub use folder::{Claim, Folder, Kept, ScenarioError, Standing, Status};

@@ -58,6 +58,14 @@ pub fn set_policy(rsh: &Rsh, machines: &[&Machine], lab: &str, rules: &[Rule]) -
     have_done(rsh, machines, "set the policy", &Order::Policy { lab: lab.to_owned(), rules: rules.to_vec() })
 }
 
+/// Resets links and limits of a lab to its file on other machines, and starts their nodes that are stopped or dead.
+///
+/// # Errors
+/// All machines that could not. The others have.
+pub fn restore(rsh: &Rsh, machines: &[&Machine], lab: &str) -> Result<(), MachineError> {
+    have_done(rsh, machines, "restore the lab", &Order::Restore { lab: lab.to_owned() }).map(drop)
+}
+
 /// A channel to each machine of a lab.
 ///
 /// # Errors

@@ -42,6 +42,9 @@ pub enum MachineError {
     /// This machine's part cannot be asked.
     #[error(transparent)]
     Lab(#[from] slipway_engine::lab::LabError),
+    /// The job beside a scenario.
+    #[error(transparent)]
+    Scenario(#[from] slipway_engine::scenario::ScenarioError),
     /// Links cannot be measured.
     #[error(transparent)]
     Verify(#[from] slipway_verify::VerifyError),

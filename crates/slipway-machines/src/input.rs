@@ -1,10 +1,11 @@
-//! The orders of a coordinator, as bytes: they end with the coordinator, or with the part that they are about.
+//! The orders of a coordinator, as bytes: they end with the coordinator, with the part that they are about, or with silence.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 /// A coordinator's orders, as bytes.
@@ -12,6 +13,8 @@ use rustix::io::Errno;
 pub struct Input {
     file: File,
     end: Option<OwnedFd>,
+    /// Longest silence of a coordinator that is there.
+    patience: Option<Duration>,
 }
 
 impl Input {
@@ -20,7 +23,7 @@ impl Input {
     /// # Errors
     /// As `dup(2)`.
     pub fn of(descriptor: BorrowedFd<'_>) -> io::Result<Self> {
-        Ok(Self { file: descriptor.try_clone_to_owned()?.into(), end: None })
+        Ok(Self { file: descriptor.try_clone_to_owned()?.into(), end: None, patience: None })
     }
 
     /// Has the input end as soon as this can be read, which a process's descriptor can once it has ended (`pidfd_open(2)`).
@@ -28,13 +31,19 @@ impl Input {
     pub(crate) fn end_with(&mut self, end: Option<OwnedFd>) {
         self.end = end;
     }
+
+    /// Has the input end once nothing has come for so long: the coordinator speaks more often.
+    pub(crate) fn end_after(&mut self, patience: Duration) {
+        self.patience = Some(patience);
+    }
 }
 
 impl Read for Input {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        let Some(end) = &self.end else { return self.file.read(bytes) };
-        let mut on = [PollFd::new(&self.file, PollFlags::IN), PollFd::new(end, PollFlags::IN)];
-        while let Err(error) = poll(&mut on, None) {
+        let mut on = vec![PollFd::new(&self.file, PollFlags::IN)];
+        on.extend(self.end.iter().map(|end| PollFd::new(end, PollFlags::IN)));
+        let patience = self.patience.map(Timespec::try_from).transpose().map_err(io::Error::other)?;
+        while let Err(error) = poll(&mut on, patience.as_ref()) {
             if error != Errno::INTR {
                 return Err(error.into());
             }
@@ -52,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_ends_with_its_sender_or_with_what_it_is_about() {
+    fn it_ends_with_its_sender_or_with_what_it_is_about_or_after_silence() {
         let (reader, mut writer) = io::pipe().unwrap();
         let mut input = Input::of(reader.as_fd()).unwrap();
         let (ends, end) = io::pipe().unwrap();
@@ -63,6 +72,10 @@ mod tests {
         assert_eq!(input.read(&mut bytes).unwrap(), 5);
         assert_eq!(input.read(&mut bytes).unwrap(), 0, "the part has ended");
         input.end_with(None);
+        input.end_after(Duration::from_millis(1));
+        assert_eq!(input.read(&mut bytes).unwrap(), 0, "the sender says nothing");
+        writer.write_all(b"order").unwrap();
+        assert_eq!(input.read(&mut bytes).unwrap(), 5);
         drop(writer);
         assert_eq!(input.read(&mut bytes).unwrap(), 0, "the sender has ended");
     }

@@ -10,9 +10,11 @@
 pub mod ask;
 pub mod away;
 pub mod batch;
+pub mod changes;
 mod channel;
 pub mod doctor;
 mod error;
+pub mod hold;
 mod images;
 pub mod input;
 pub mod message;

@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use slipway_engine::condition::LinkReport;
 use slipway_engine::facts::Check;
+use slipway_engine::scenario::Ends;
 use slipway_lab::id::NodeId;
 use slipway_lab::model::{Part, Secret};
 use slipway_lab::policy::Rule;
@@ -16,10 +17,11 @@ use slipway_lab::scenario::{Order as LabOrder, Schedule};
 use slipway_measure::play::{Begin, Line};
 use slipway_verify::{Outcome, Ports, Route, Task};
 
+use crate::changes::Changes;
 use crate::packed::{LONGEST, Packed};
 
 /// The protocol's version. Two that differ do not work together.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 /// Bytes that are written at a time.
 const PIECE: usize = 64 << 10;
 
@@ -103,14 +105,25 @@ pub enum Order {
         schedule: Box<Schedule>,
         /// The first line of the log, but for its time.
         begin: Box<Begin>,
+        /// The end of the playing.
+        ends: Ends,
         /// True: changes stay when it is over.
         keep: bool,
+    },
+    /// Waits for the end of its part of a scenario, has it go on where its player was killed, and sends its log.
+    Follow {
+        /// The lab's name.
+        lab: String,
+        /// The events of all machines.
+        schedule: Box<Schedule>,
     },
     /// Has the part that is prepared begin.
     Begin {
         /// The time, on that machine's monotonic clock, nanoseconds.
         at: u64,
     },
+    /// Says that the job beside the scenario has ended.
+    JobEnded,
     /// Ends the scenario before its time, and takes its changes back.
     Stop,
     /// Asks the time.
@@ -137,6 +150,20 @@ pub enum Order {
     Heard,
     /// Asks how the links of its nodes are, and which of these run.
     Links {
+        /// The lab's name.
+        lab: String,
+    },
+    /// Puts its part of a lab under conditions and limits until [`Order::Release`], or the coordinator's end.
+    Hold {
+        /// The lab's name.
+        lab: String,
+        /// The conditions and limits.
+        changes: Box<Changes>,
+    },
+    /// Takes them back.
+    Release,
+    /// Resets links and limits to the lab's file, and starts nodes that are stopped or dead.
+    Restore {
         /// The lab's name.
         lab: String,
     },

@@ -6,9 +6,13 @@
 
 pub mod clock;
 mod coordinate;
+mod late;
+mod listen;
 mod merge;
 pub mod part;
 mod seat;
 mod split;
+mod whole;
 
-pub use coordinate::{Score, play};
+pub use coordinate::{play, resume};
+pub use whole::Score;

@@ -7,11 +7,12 @@ use std::time::Duration;
 use slipway_engine::facts::{Check, Facts, Verdict};
 use slipway_engine::lab::{Passing, Progress, Running, down, up_in_passing};
 use slipway_engine::machine::Machine;
-use slipway_engine::scenario::Folder;
+use slipway_engine::scenario::{self, Folder};
 use slipway_lab::model::{Lab, Part, Secret};
 use slipway_measure::play::Line;
 
 use crate::away::Away;
+use crate::hold;
 use crate::images::{self, place};
 use crate::input::Input;
 use crate::message::{Answer, Order, VERSION, receive, send};
@@ -82,7 +83,7 @@ fn orders(
                 .and_then(|running| running.give(*order))
                 .map(|given| Answer::Done { was_there: true, connections: given.connections, notes: given.notes })
                 .map_err(|error| error.to_string()),
-            play @ Order::Play { .. } => return part::relay(&play, from, to),
+            play @ (Order::Play { .. } | Order::Follow { .. }) => return part::relay(&machine.labs, &play, from, to),
             Order::Date => Ok(Answer::Clock { now: date() }),
             Order::Look => Ok(Answer::Looked { checks: lacking() }),
             Order::Listen { number } => Ear::open(number)
@@ -105,9 +106,12 @@ fn orders(
                 .and_then(|running| verify::here(&running))
                 .map(|(report, alive)| Answer::Links { report: Box::new(report), alive })
                 .map_err(|error| error.to_string()),
+            Order::Hold { lab, changes } => return hold::serve(&machine.labs, &lab, &changes, from, to),
+            Order::Restore { lab } => restore(machine, &lab),
             Order::Paths { lab, routes } => return verify::serve(&machine.labs, &lab, &routes, from, to),
             Order::Join { .. } | Order::Measure { .. } => Err("measure the links: no path is open".to_owned()),
-            Order::Begin { .. } | Order::Stop => Err("play a scenario: none is prepared".to_owned()),
+            Order::Release => Err("take conditions back: none are held".to_owned()),
+            Order::Begin { .. } | Order::JobEnded | Order::Stop => Err("play a scenario: none is prepared".to_owned()),
         };
         send(to, &outcome.unwrap_or_else(|message| Answer::Failed { message }))?;
     }
@@ -120,6 +124,11 @@ fn keep(machine: &Machine, made: &mut Option<Passing>) -> Result<Option<Passing>
         running.and_then(|running| running.keep()).map_err(|error| error.to_string())?;
     }
     Ok(made.take())
+}
+
+fn restore(machine: &Machine, lab: &str) -> Result<Answer, String> {
+    let running = Running::open(&machine.labs, lab).map_err(|error| error.to_string())?;
+    scenario::restore(&running, true).map(|_| Answer::done()).map_err(|error| error.to_string())
 }
 
 fn log(machine: &Machine, lab: &str, to: &mut impl Write) -> Result<Answer, String> {

@@ -212,14 +212,6 @@ pub fn run(machine: &Machine, plan: &Plan, events: &mut Events<'_>) -> Result<Do
             Ok((driver, lab, script))
         })
         .collect::<Result<_, StudyError>>()?;
-    if labs.iter().any(|(_, lab, _)| lab.is_spread()) {
-        if plan.scenario.is_some() {
-            return Err(StudyError::Machines("play a scenario beside the jobs of a comparison"));
-        }
-        if !plan.settings.iter().all(Setting::is_empty) {
-            return Err(StudyError::Machines("compare under conditions or limits"));
-        }
-    }
     let folder = plan.output.make("compare", &plan.name)?;
     let mut passing = Vec::new();
     let outcome = bring_up(machine, plan, labs, &mut passing, events).and_then(|sites| {

@@ -78,9 +78,6 @@ pub enum StudyError {
     /// Another machine of the lab.
     #[error(transparent)]
     Machine(#[from] MachineError),
-    /// A lab over several machines is asked for what those cannot do yet.
-    #[error("{0} on a lab over several machines: that is not there yet")]
-    Machines(&'static str),
     /// Links were not measured.
     #[error(transparent)]
     Verify(#[from] VerifyError),

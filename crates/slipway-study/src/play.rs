@@ -72,39 +72,53 @@ pub fn on(
     events: &mut Events<'_>,
 ) -> Result<Done, StudyError> {
     let lab = running.lab.name.clone();
-    if running.lab.machines.len() > 1 {
-        return over_machines(&running, plan, events);
+    if running.lab.is_spread() {
+        return over_machines(labs, &running, plan, lines, events);
     }
     let claim = Folder::of(running.dir()).claim()?;
     let limits = running.all_limits()?;
     let checks = check::before(&running, plan.verify, events)?;
     let folder = plan.output.make("play", &lab)?;
     let absolute = std::path::absolute(&folder).map_err(StudyError::io("find the current folder"))?;
-    let kept =
-        Kept { schedule: plan.script.schedule.clone(), ends: plan.ends, keep: plan.keep, limits, folder: absolute };
+    let kept = Kept {
+        schedule: plan.script.schedule.clone(),
+        ends: plan.ends,
+        keep: plan.keep,
+        limits,
+        folder: absolute,
+        origin: None,
+    };
     let begin = Begin { checks: checks.clone(), ..plan.script.begin(&running.lab, &plan.command)? };
-    let output = &folder;
-    let beside = plan.job.as_ref().map(|job| -> Beside<'_, job::Outcome> {
-        Box::new(move |lab: &Running| Ok(job::run(lab, job, output, lines)?))
-    });
+    let beside = beside(plan, &folder, lines);
     let performed =
         scenario::play(labs, running, claim, &kept, begin, beside, &mut |line| events(Event::Played(line)))?;
     done(lab, folder, checks, performed)
 }
 
-/// Plays on a lab over several machines, each of which plays its own part.
-fn over_machines(running: &Running, plan: &Plan, events: &mut Events<'_>) -> Result<Done, StudyError> {
-    if plan.job.is_some() {
-        return Err(StudyError::Machines("play beside a job"));
-    }
+/// The job beside the scenario.
+fn beside<'a>(plan: &'a Plan, output: &'a Path, lines: &'a mut Lines<'_>) -> Option<Beside<'a, job::Outcome>> {
+    let job = plan.job.as_ref()?;
+    Some(Box::new(move |lab: &Running| Ok(job::run(lab, job, output, lines)?)))
+}
+
+/// Plays on a lab over several machines, each of which plays its own part. The job is of this machine.
+fn over_machines(
+    labs: &StateRoot,
+    running: &Running,
+    plan: &Plan,
+    lines: &mut Lines<'_>,
+    events: &mut Events<'_>,
+) -> Result<Done, StudyError> {
     let lab = &running.lab;
     let checks = check::before(running, plan.verify, events)?;
     let rsh = Rsh::from_env()?;
     let folder = plan.output.make("play", &lab.name)?;
     let begin = Begin { checks: checks.clone(), ..plan.script.begin(lab, &plan.command)? };
-    let score = Score { lab, schedule: &plan.script.schedule, begin, keep: plan.keep, folder: &folder };
-    let (played, signal) = machines::play(&rsh, score, &mut |line| events(Event::Played(line)))?;
-    done(lab.name.clone(), folder, checks, Performance { played, job: None, signal })
+    let schedule = &plan.script.schedule;
+    let score = Score { lab, schedule, begin, keep: plan.keep, ends: plan.ends, folder: &folder };
+    let beside = beside(plan, &folder, lines);
+    let performed = machines::play(&rsh, labs, score, beside, &mut |line| events(Event::Played(line)))?;
+    done(lab.name.clone(), folder, checks, performed)
 }
 
 /// Plays on a lab that is up for as long as the playing takes. `lab` is what `source` describes.
@@ -122,15 +136,18 @@ pub fn file(
     in_passing(machine, source, lab, events, |running, events| on(&machine.labs, running, plan, lines, events))
 }
 
-/// Plays the rest of a scenario whose player was killed.
+/// Plays the rest of a scenario whose player was killed. Over several machines, the parts play on by themselves, and this
+/// gathers their logs.
 ///
 /// # Errors
 /// When there is none, or it cannot go on.
 pub fn resume(labs: &StateRoot, running: Running, events: &mut Events<'_>) -> Result<Done, StudyError> {
-    if running.lab.machines.len() > 1 {
-        return Err(StudyError::Machines("go on with a scenario"));
-    }
     let lab = running.lab.name.clone();
+    if running.lab.is_spread() {
+        let rsh = Rsh::from_env()?;
+        let (folder, performed) = machines::resume(&rsh, &running, &mut |line| events(Event::Played(line)))?;
+        return done(lab, folder, Vec::new(), performed);
+    }
     let scenario = Folder::of(running.dir());
     let claim = scenario.claim()?;
     let (kept, _) = scenario.interrupted()?;

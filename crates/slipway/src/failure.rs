@@ -171,7 +171,6 @@ impl From<StudyError> for Failure {
                 return Self::usage(format!("{error}{hint}"));
             }
             StudyError::NoScenario(_)
-            | StudyError::Machines(_)
             | StudyError::Trace { .. }
             | StudyError::Plan { .. }
             | StudyError::Room { .. }
@@ -270,6 +269,7 @@ impl From<MachineError> for Failure {
         let exit = match error {
             MachineError::Lab(error) => return error.into(),
             MachineError::Verify(error) => return error.into(),
+            MachineError::Scenario(error) => return error.into(),
             MachineError::Version { .. } | MachineError::Unreachable { .. } | MachineError::NotHere { .. } => {
                 Exit::Unable
             }

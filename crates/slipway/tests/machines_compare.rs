@@ -28,9 +28,52 @@ fn drivers_are_compared_between_machines() {
 
     let far = machines.fails(0, 2, ["compare".as_ref(), "--client".as_ref(), "n2".as_ref(), file.as_os_str()]);
     assert!(far.contains("it is on machine b"), "{far}");
-    let mut under = machines.slipway(0, ["compare", "--drivers", "vxlan", "--under", "delay=5ms"]);
-    let output = under.arg(&file).output().expect("slipway can be started");
-    assert!(!output.status.success() && common::told(&output).contains("that is not there yet"), "{output:?}");
+}
+
+#[test]
+fn conditions_and_a_scenario_reach_all_machines_in_a_comparison() {
+    let machines = Machines::new(2);
+    let text = "\
+networks: {net: vxlan}
+nodes: {n: {count: 4, cpu: 1 core}}
+scenario:
+  length: 100ms
+  events:
+    - {at: 0s, freeze: n2, for: 50ms}
+    - {at: 10ms, kill: n4, how: hard}
+    - {at: 20ms, set: {delay: 1ms}, nodes: 'n*'}
+";
+    let file = machines.file("held", text);
+    let compare = |name: &str, words: &[&str]| -> (Value, Vec<Value>) {
+        let out = machines.path().join(name);
+        let mut command = machines.slipway(0, ["--json", "compare", "--drivers", "vxlan", "--jobs", "ping"]);
+        command.args(["--warm-up", "0", "--verify=0s"]).args(words).arg("--out").arg(&out).arg(&file);
+        let said = String::from_utf8(must(&mut command).stdout).expect("UTF-8");
+        let records = std::fs::read_to_string(out.join("records.jsonl")).expect("there are records");
+        let records = records.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+        (serde_json::from_str(&said).expect("JSON"), records)
+    };
+    // 100 ms at each end: a round trip that only one machine delayed takes half.
+    let (summary, records) =
+        compare("under", &["--repeat", "1", "--under", "as it is:", "--under", "far: delay=100ms cpu=50%"]);
+    let middle = |under: &str| -> f64 {
+        let of = |row: &&Value| row["driver"].as_str().is_some_and(|name| name.contains(under));
+        let rows = summary["figures"][0]["rows"].as_array().expect("rows");
+        rows.iter()
+            .find(of)
+            .and_then(|row| row["value"]["median"].as_f64())
+            .unwrap_or_else(|| panic!("{under}: {summary:#}"))
+    };
+    assert!(middle("far") - middle("as it is") > 190.0, "{summary:#} {records:#?}");
+
+    // Between two rounds, a node that was killed on the other machine is started.
+    let (_, records) = compare("scenario", &["--repeat", "2", "--scenario"]);
+    let played: Vec<&Vec<Value>> = records.iter().filter_map(|record| record["played"].as_array()).collect();
+    assert_eq!(played.len(), 2, "{records:#?}");
+    for lines in played {
+        let done = lines.iter().filter(|line| line["type"] == "event" && line["outcome"] == "done").count();
+        assert_eq!(done, 4, "{lines:#?}");
+    }
     assert_eq!(machines.remains(), [""; 0]);
 }
 

@@ -84,6 +84,9 @@ service! {
     PlayerRequest {
         Pause -> (),
         Resume -> (),
+        JobEnded -> (),
+        Alone -> (),
+        End -> (),
     }
 }
 
@@ -214,6 +217,18 @@ pub struct Pause {}
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resume {}
 
+/// Tells the player of a part that the job beside the scenario has ended, on another machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobEnded {}
+
+/// Tells the player of a part that nothing more comes from its coordinator: the part ends with the scenario.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Alone {}
+
+/// Ends a scenario before its time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct End {}
+
 impl Request {
     /// The nodes that it names. Those of links are checked where links are changed.
     #[must_use]
@@ -260,6 +275,8 @@ impl Service for PlayerRequest {
         match self {
             Self::Pause(_) => "pausing the scenario",
             Self::Resume(_) => "resuming the scenario",
+            Self::End(_) => "ending the scenario",
+            Self::JobEnded(_) | Self::Alone(_) => "hearing of the job beside the scenario",
         }
     }
 }

@@ -7,12 +7,15 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use nix::sched::CloneFlags;
 use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use slipway_sys::clone::{Cloned, SingleThread, clone};
 use slipway_sys::process;
 
 use super::error::Account;
 use crate::job::JobError;
+use crate::lab::{LabError, Running};
 
 /// A process that does something for the player and tells how it goes.
 #[derive(Debug)]
@@ -32,7 +35,7 @@ pub(super) enum News {
     /// Its programs have ended, each in a node, with a code.
     Ended(Vec<(String, u8)>),
     /// The job has ended, and came to this.
-    Job(Result<serde_json::Value, JobFailure>),
+    Job(Result<Value, JobFailure>),
 }
 
 /// Why a job did not run, over a pipe.
@@ -60,6 +63,31 @@ impl Teller {
         line.push(b'\n');
         let _ = self.0.write_all(&line);
     }
+}
+
+/// Does a job on the lab that this process opened for itself, and tells the outcome.
+pub(super) fn do_job<T: Serialize>(
+    running: Result<Running, LabError>,
+    job: impl FnOnce(&Running) -> Result<T, JobFailure>,
+    teller: &mut Teller,
+) {
+    let failure = |account: String| JobFailure { account, code: 125 };
+    let outcome = running.map_err(|error| failure(error.to_string())).and_then(|running| job(&running));
+    let outcome = outcome.and_then(|outcome| {
+        serde_json::to_value(outcome).map_err(|error| failure(format!("tell what the job came to: {error}")))
+    });
+    teller.tell(&News::Job(outcome));
+}
+
+/// The outcome that such a process told.
+pub(super) fn read_outcome<T: DeserializeOwned>(told: Result<Value, JobFailure>) -> Result<T, JobFailure> {
+    serde_json::from_value(told?)
+        .map_err(|error| JobFailure { account: format!("read what the job came to: {error}"), code: 125 })
+}
+
+/// The outcome of a job whose process told none.
+pub(super) fn killed() -> Result<Value, JobFailure> {
+    Err(JobFailure { account: "run the job: its process was killed".to_owned(), code: 125 })
 }
 
 /// Whether a process ends with the player.

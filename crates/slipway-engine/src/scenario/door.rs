@@ -1,9 +1,9 @@
-//! The control socket of a running player: `slipway pause` and `slipway resume`.
+//! The control socket of a running player: `slipway pause`, `slipway resume`, and news of a job on another machine.
 
 use std::io;
 use std::path::Path;
 
-use crate::protocol::{Pause, PlayerRequest, Resume, Server};
+use crate::protocol::{Alone, End, JobEnded, Pause, PlayerRequest, Resume, Server};
 
 /// Opens the socket at `path`, where an earlier player may have left its own.
 pub(super) fn open(path: &Path) -> io::Result<Server<PlayerRequest>> {
@@ -21,6 +21,9 @@ pub(super) fn hear(server: &mut Server<PlayerRequest>, ready: &[bool]) -> Option
         let answer = match &request {
             PlayerRequest::Pause(_) => to.answer::<Pause>(Ok(())),
             PlayerRequest::Resume(_) => to.answer::<Resume>(Ok(())),
+            PlayerRequest::JobEnded(_) => to.answer::<JobEnded>(Ok(())),
+            PlayerRequest::End(_) => to.answer::<End>(Ok(())),
+            PlayerRequest::Alone(_) => to.answer::<Alone>(Ok(())),
         };
         heard = Some(request);
         answer

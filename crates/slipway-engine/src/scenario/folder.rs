@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! scenario/lock            locked (flock(2)) for as long as a player plays
+//!          whole.json      with several machines, on the coordinator's: all parts together, as slipway_machines keeps it
 //!          part.json       what is played: the schedule, how it ends, and how nodes were limited before
 //!          events.jsonl    the log, as in slipway_measure::play
 //!          programs/N      the process beside the player that runs the programs of event N
@@ -90,6 +91,9 @@ pub struct Kept {
     pub limits: List<NodeId, Limits>,
     /// Where the log and output of programs are kept too.
     pub folder: PathBuf,
+    /// The beginning on this machine's monotonic clock, nanoseconds, where a coordinator said it.
+    #[serde(default)]
+    pub origin: Option<u64>,
 }
 
 /// The scenario's folder of a lab.
@@ -148,13 +152,25 @@ impl Folder {
     /// # Errors
     /// [`ScenarioError::Taken`] where somebody has it.
     pub fn claim(&self) -> Result<Claim, ScenarioError> {
+        self.take(FlockOperation::NonBlockingLockExclusive)
+    }
+
+    /// Takes the right to play as soon as nobody has it.
+    ///
+    /// # Errors
+    /// When the lock cannot be made.
+    pub fn claim_when_free(&self) -> Result<Claim, ScenarioError> {
+        self.take(FlockOperation::LockExclusive)
+    }
+
+    fn take(&self, how: FlockOperation) -> Result<Claim, ScenarioError> {
         let path = self.join("lock");
         let make = || {
             fs::create_dir_all(self.join("programs"))?;
             OpenOptions::new().create(true).truncate(false).write(true).open(&path)
         };
         let lock = make().map_err(ScenarioError::io(format!("make {}", path.display())))?;
-        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        match flock(&lock, how) {
             Ok(()) => Ok(Claim { _lock: lock }),
             Err(rustix::io::Errno::WOULDBLOCK) => Err(ScenarioError::Taken(self.lab.clone())),
             Err(error) => Err(ScenarioError::io(format!("lock {}", path.display()))(error.into())),
@@ -201,6 +217,13 @@ impl Folder {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(ScenarioError::io("read the scenario's log")(error)),
         }
+    }
+
+    /// The schedule that was begun last, of this machine's part. `None` where nothing was.
+    #[must_use]
+    pub fn schedule(&self) -> Option<Schedule> {
+        let kept: Kept = serde_json::from_slice(&fs::read(self.join("part.json")).ok()?).ok()?;
+        Some(kept.schedule)
     }
 
     /// How far the lab's scenario is; `None` where nothing was ever played.

@@ -11,7 +11,7 @@ use slipway_lab::model::Limits;
 use slipway_lab::scenario::Order;
 use slipway_measure::play::{self, Begin, End, Line, Summary};
 
-use super::beside::JobFailure;
+use super::beside::{JobFailure, read_outcome};
 use super::folder::{Claim, Folder, Kept, Log, ScenarioError};
 use super::player::{Ends, Outcome, Part, Player};
 use super::stage::Stage;
@@ -100,6 +100,8 @@ pub fn play_part(
             return Err(ScenarioError::io("wait for the scenario's beginning")(error));
         }
     };
+    // One that goes on after this player keeps to the clock of all.
+    folder.begin(&Kept { origin: Some(origin), ..kept.clone() })?;
     let first = Line::Begin(Begin { started: wall(SystemTime::now()), ..begin });
     let mut log = Log::begin(&folder, &kept.folder, &first)?;
     let part = Part { lab: &lab, schedule: &kept.schedule, ends: kept.ends, keep: kept.keep };
@@ -113,7 +115,8 @@ pub fn play_part(
     played.map_err(ScenarioError::io("play the scenario"))
 }
 
-/// Goes on with a scenario whose player was killed. A job beside it ended with its player.
+/// Goes on with a scenario whose player was killed. A job beside it ended with its player. A machine's part keeps to the clock
+/// of all parts: events that were due meanwhile come at once, and late.
 ///
 /// # Errors
 /// As [`play()`], and where there is nothing to go on with.
@@ -140,16 +143,13 @@ pub fn play_on(
         show(line);
         log.write(line)
     };
-    let played = Player::new(part, &mut stage, alive, &mut write).play_on(&earlier.lines);
+    let played = Player::new(part, &mut stage, alive, &mut write).play_on(&earlier.lines, kept.origin);
     finish(stage, played)
 }
 
 fn finish<T: DeserializeOwned>(mut stage: Stage, played: io::Result<Outcome>) -> Result<Performance<T>, ScenarioError> {
     stage.settle();
-    let job = stage.end_job()?.map(|outcome| {
-        serde_json::from_value(outcome?)
-            .map_err(|error| JobFailure { account: format!("read what the job came to: {error}"), code: 125 })
-    });
+    let job = stage.end_job()?.map(read_outcome);
     let played = played.map_err(ScenarioError::io("play the scenario"))?;
     Ok(Performance { played, job, signal: stage.signal() })
 }

@@ -75,6 +75,8 @@ pub enum Happening {
     Resume,
     /// The job beside which it plays has ended.
     JobEnded,
+    /// The job is on another machine, and nothing will be heard of it any more.
+    Alone,
     /// The playing is to end now. Why.
     Stop(String),
     /// How busy the machine was in the last second: the share of processor time that was not idle.

@@ -39,6 +39,18 @@ pub enum Ends {
     WithBoth,
 }
 
+impl Ends {
+    /// The reason of an end that comes as it was asked for.
+    #[must_use]
+    pub fn why(self) -> &'static str {
+        match self {
+            Self::WithScenario => "the scenario is over",
+            Self::WithJob => "the job has ended",
+            Self::WithBoth => "the scenario is over and the job has ended",
+        }
+    }
+}
+
 /// How a playing ended.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outcome {
@@ -124,12 +136,13 @@ impl<'a, 'p, P: Platform> Player<'a, 'p, P> {
         self.whole_play(&[])
     }
 
-    /// Goes on where the log of a player that was killed ends. Its clock goes on from the log's last line. Events that
+    /// Goes on where the log of a player that was killed ends. Its clock goes on from the log's last line,
+    /// or never stopped, where it began at `origin` of the platform's clock. Events that
     /// were under way then are done again, which for all but programs is the same as once.
     ///
     /// # Errors
     /// As [`play`](Self::play).
-    pub fn play_on(mut self, log: &[Line]) -> io::Result<Outcome> {
+    pub fn play_on(mut self, log: &[Line], origin: Option<u64>) -> io::Result<Outcome> {
         let played: Vec<&play::Event> =
             log.iter().filter_map(|line| if let Line::Event(event) = line { Some(event) } else { None }).collect();
         self.settled = played.iter().map(|event| event.number).collect();
@@ -140,7 +153,8 @@ impl<'a, 'p, P: Platform> Player<'a, 'p, P> {
         }
         let begun = log.iter().filter_map(|line| if let Line::Begun(begun) = line { Some(begun.number) } else { None });
         let unfinished: Vec<usize> = begun.filter(|number| !self.settled.contains(number)).collect();
-        self.origin = self.platform.now().wrapping_sub(log.iter().filter_map(Line::at).max().unwrap_or(0));
+        let from_log = || self.platform.now().wrapping_sub(log.iter().filter_map(Line::at).max().unwrap_or(0));
+        self.origin = origin.unwrap_or_else(from_log);
         self.lines = log.to_vec();
         self.write(Self::clock(self.at(), true, "it goes on after its player was killed"))?;
         self.whole_play(&unfinished)
@@ -229,12 +243,12 @@ impl<'a, 'p, P: Platform> Player<'a, 'p, P> {
             && self.held.is_empty()
             && self.under_way.is_empty()
             && self.at() >= schedule.length.0;
-        match self.part.ends {
-            Ends::WithScenario if played => Some("the scenario is over".to_owned()),
-            Ends::WithJob if self.job_ended => Some("the job has ended".to_owned()),
-            Ends::WithBoth if played && self.job_ended => Some("the scenario is over and the job has ended".to_owned()),
-            _ => None,
-        }
+        let over = match self.part.ends {
+            Ends::WithScenario => played,
+            Ends::WithJob => self.job_ended,
+            Ends::WithBoth => played && self.job_ended,
+        };
+        over.then(|| self.part.ends.why().to_owned())
     }
 
     fn begin_due(&mut self) -> io::Result<()> {
@@ -337,6 +351,10 @@ impl<'a, 'p, P: Platform> Player<'a, 'p, P> {
             Happening::Pause | Happening::Resume => Ok(()),
             Happening::JobEnded => {
                 self.job_ended = true;
+                Ok(())
+            }
+            Happening::Alone => {
+                self.part.ends = Ends::WithScenario;
                 Ok(())
             }
             Happening::Stop(why) => {

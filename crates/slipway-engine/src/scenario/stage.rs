@@ -22,7 +22,7 @@ use slipway_sys::clone::SingleThread;
 use slipway_sys::signals::Taken;
 
 use super::ask::Asked;
-use super::beside::{Beside, Bond, JobFailure, News, Teller};
+use super::beside::{Beside, Bond, JobFailure, Teller, do_job};
 use super::door;
 use super::folder::{Claim, Folder, ScenarioError};
 use super::limits::Layers;
@@ -171,18 +171,7 @@ impl Stage {
         &mut self,
         job: impl FnOnce(&Running) -> Result<T, JobFailure>,
     ) -> Result<(), ScenarioError> {
-        let started = self.beside(Bond::Tied, |running, teller| {
-            let outcome = running
-                .map_err(|error| JobFailure { account: error.to_string(), code: 125 })
-                .and_then(|running| job(&running))
-                .and_then(|outcome| {
-                    serde_json::to_value(outcome).map_err(|error| JobFailure {
-                        account: format!("tell what the job came to: {error}"),
-                        code: 125,
-                    })
-                });
-            teller.tell(&News::Job(outcome));
-        });
+        let started = self.beside(Bond::Tied, |running, teller| do_job(running, job, teller));
         self.job = Some(started.map_err(ScenarioError::io("start the job"))?);
         Ok(())
     }

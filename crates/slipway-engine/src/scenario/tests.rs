@@ -177,7 +177,7 @@ fn play(schedule: &Schedule, ends: Ends, platform: &mut Pretended, log: &mut Vec
         Ok(())
     };
     let player = Player::new(part, platform, alive, &mut write);
-    if earlier.is_empty() { player.play() } else { player.play_on(&earlier) }
+    if earlier.is_empty() { player.play() } else { player.play_on(&earlier, None) }
 }
 
 fn events(log: &[Line]) -> Vec<&play::Event> {

@@ -1,32 +1,36 @@
 //! The coordinator of a scenario: it has all machines begin together, and listens.
 
 use std::fs::File;
-use std::io::{self, PipeReader, PipeWriter, Read as _, Write as _};
-use std::path::Path;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::io::{self, PipeReader, Read as _};
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, SystemTime};
 
 use nix::sys::signal::Signal;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use slipway_engine::job;
+use slipway_engine::lab::Running;
 use slipway_engine::rsh::Rsh;
-use slipway_engine::scenario::Outcome;
+use slipway_engine::scenario::{Awaiting, Beside, Ends, Outcome, Performance};
+use slipway_engine::state::StateRoot;
 use slipway_lab::id::MachineId;
-use slipway_lab::model::Lab;
-use slipway_lab::scenario::Schedule;
 use slipway_measure::play::{Begin, Clocks, End, Line, Summary};
 use slipway_sys::signals::Taken;
 
 use super::clock::{PROMISE, now};
+use super::listen::{Heard, listen};
 use super::merge::Merge;
 use super::seat::{Seat, Stand};
-use crate::ask::{each, open};
-use crate::channel::{Channel, Words};
+use super::whole::{Score, Whole};
+use crate::ask::open;
 use crate::error::MachineError;
-use crate::message::{Answer, Order, receive};
+use crate::message::{Answer, Order};
 
 const DOING: &str = "play the scenario";
 /// From the order to begin until the beginning: it has to reach every machine. Nanoseconds.
-const LEAD: u64 = 250_000_000;
+pub(super) const LEAD: u64 = 250_000_000;
 /// Round trips before the beginning.
 const TRIPS: u32 = 16;
 /// Between two comparisons of the clocks, nanoseconds, and the round trips of each.
@@ -36,39 +40,78 @@ const NOTED: u64 = 10;
 /// A machine that has owed an answer for so long is lost, nanoseconds.
 const SILENCE: u64 = 5_000_000_000;
 
-/// A scenario, and the lab over several machines that it is for.
-#[derive(Debug)]
-pub struct Score<'a> {
-    /// The lab.
-    pub lab: &'a Lab,
-    /// The events, of all machines.
-    pub schedule: &'a Schedule,
-    /// The first line of the log, but for its time.
-    pub begin: Begin,
-    /// True: changes stay when it is over.
-    pub keep: bool,
-    /// The folder of the log.
-    pub folder: &'a Path,
-}
-
-/// An answer of a machine, and when it was here. `None`: there will be no more.
-type Heard = (MachineId, u64, Option<Answer>);
-
-/// Plays a scenario on all machines of a lab that is up. Each line of the common log goes to `show` too. `SIGINT`, `SIGTERM`
-/// and `SIGHUP` end it early, on all machines; the second value is the signal's number. The caller must have one thread.
+/// Plays a scenario on all machines of a lab that is up, with a job of this machine beside it. Each line of the common log
+/// goes to `show` too. `SIGINT`, `SIGTERM` and `SIGHUP` end it early, on all machines. The caller must have one thread.
 ///
 /// # Errors
 /// When a machine cannot begin. Then none has.
-pub fn play(rsh: &Rsh, score: Score<'_>, show: &mut dyn FnMut(&Line)) -> Result<(Outcome, Option<u8>), MachineError> {
+pub fn play<T: Serialize + DeserializeOwned>(
+    rsh: &Rsh,
+    labs: &StateRoot,
+    score: Score<'_>,
+    beside: Option<Beside<'_, T>>,
+    show: &mut dyn FnMut(&Line),
+) -> Result<Performance<T>, MachineError> {
+    let signals = take_signals()?;
+    // Before there are threads.
+    let job = beside.map(|job| Awaiting::prepare(labs, &score.lab.name, job)).transpose()?;
+    let whole = Whole::of(&labs.lab(&score.lab.name), &score);
+    conduct(rsh, score, signals, job, show, |desk| desk.play(rsh, whole))
+}
+
+/// Waits for the end of a scenario whose coordinator was killed, has parts go on whose players were, and gathers the logs.
+/// Gives the folder too. The machine must be the one where the scenario was begun. Signals are as for [`play`].
+///
+/// # Errors
+/// When there is no such scenario, or a machine cannot be reached.
+pub fn resume(
+    rsh: &Rsh,
+    running: &Running,
+    show: &mut dyn FnMut(&Line),
+) -> Result<(PathBuf, Performance<job::Outcome>), MachineError> {
+    let whole = Whole::read(running.dir())?;
+    let signals = take_signals()?;
+    let score = whole.score(&running.lab);
+    let performance = conduct(rsh, score, signals, None, show, |desk| desk.follow(rsh, &whole))?;
+    Ok((whole.folder, performance))
+}
+
+fn take_signals() -> Result<Taken, MachineError> {
+    let taken = Taken::new(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]);
+    taken.map_err(|source| MachineError::Here { doing: "take signals", source })
+}
+
+/// Has `act` act on the machines, with their words and a job.
+fn conduct<T: DeserializeOwned>(
+    rsh: &Rsh,
+    score: Score<'_>,
+    signals: Taken,
+    job: Option<Awaiting>,
+    show: &mut dyn FnMut(&Line),
+    act: impl FnOnce(&mut Desk<'_, '_>) -> Result<Outcome, MachineError>,
+) -> Result<Performance<T>, MachineError> {
     let here = |doing| move |source| MachineError::Here { doing, source };
-    let signals = Taken::new(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]).map_err(here("take signals"))?;
-    let log = File::create(score.folder.join("events.jsonl")).map_err(here("make the scenario's log"))?;
     let seats: Vec<Seat> = open(rsh, score.lab)?.into_iter().map(Seat::new).collect();
+    let log = File::create(score.folder.join("events.jsonl")).map_err(here("make the scenario's log"))?;
     let (wake, woken) = io::pipe().map(|(woken, wake)| (wake, woken)).map_err(here("make a pipe"))?;
     let (tell, heard) = channel();
     let merge = Merge::new(score.lab, score.schedule);
-    let mut desk =
-        Desk { score, seats, merge, signals, woken, heard, log, show, lines: Vec::new(), signal: None, why: None };
+    let lines = Vec::new();
+    let mut desk = Desk {
+        score,
+        seats,
+        merge,
+        signals,
+        woken,
+        heard,
+        job,
+        log,
+        show,
+        lines,
+        signal: None,
+        why: None,
+        missing: false,
+    };
     std::thread::scope(|scope| {
         for (number, seat) in desk.seats.iter_mut().enumerate() {
             if let Some(words) = seat.channel.words() {
@@ -77,58 +120,73 @@ pub fn play(rsh: &Rsh, score: Score<'_>, show: &mut dyn FnMut(&Line)) -> Result<
             }
         }
         drop(tell);
-        let played = desk.play(rsh);
+        let played = act(&mut desk);
         // So that the listeners end.
         desk.seats.clear();
-        played.map(|outcome| (outcome, desk.signal))
+        let played = played?;
+        let job = desk.job.take().map(Awaiting::end).transpose()?;
+        Ok(Performance { played, job, signal: desk.signal })
     })
 }
 
-/// Passes a machine's answers on, each with the time when it was here.
-fn listen(machine: MachineId, mut words: Words, tell: &Sender<Heard>, mut wake: &PipeWriter) {
-    loop {
-        let answer = receive::<Answer>(&mut words).ok().flatten();
-        let over = answer.is_none();
-        // Where nobody listens any more, the playing is over.
-        let passed = tell.send((machine, now(), answer)).is_ok() && wake.write_all(&[0]).is_ok();
-        if over || !passed {
-            return;
-        }
-    }
-}
-
-struct Desk<'a, 's> {
-    score: Score<'a>,
-    seats: Vec<Seat>,
+pub(super) struct Desk<'a, 's> {
+    pub(super) score: Score<'a>,
+    pub(super) seats: Vec<Seat>,
     merge: Merge<'a>,
     signals: Taken,
     woken: PipeReader,
     heard: Receiver<Heard>,
+    job: Option<Awaiting>,
     log: File,
     show: &'s mut dyn FnMut(&Line),
     lines: Vec<Line>,
     /// The signal that ended it, by number.
-    signal: Option<u8>,
-    /// The reason of its early end.
-    why: Option<String>,
+    pub(super) signal: Option<u8>,
+    /// The reason of its early end, or of a log that is not whole.
+    pub(super) why: Option<String>,
+    /// The log of some machine is not here, or not whole.
+    pub(super) missing: bool,
 }
 
 impl Desk<'_, '_> {
-    fn play(&mut self, rsh: &Rsh) -> Result<Outcome, MachineError> {
+    fn play(&mut self, rsh: &Rsh, mut whole: Whole) -> Result<Outcome, MachineError> {
         let failed = |source| MachineError::Here { doing: DOING, source };
         self.prepare()?;
+        // Its parts are this one's now.
+        whole.forget().map_err(failed)?;
         let start = now() + LEAD;
         let started = humantime::format_rfc3339_nanos(SystemTime::now() + Duration::from_nanos(LEAD)).to_string();
         for seat in &mut self.seats {
             let at = seat.begin_at(start);
             seat.channel.give(&Order::Begin { at })?;
         }
+        self.job.iter_mut().try_for_each(|job| job.begin_at(start)).map_err(failed)?;
         let begin = Begin { started, ..self.score.begin.clone() };
+        let zeros = self.seats.iter().map(Seat::zero).collect();
+        whole.note((start, zeros), &begin).map_err(failed)?;
         self.write(Line::Begin(begin)).map_err(failed)?;
-        let mut alarms = self.listen_on(start).map_err(failed)?;
-        alarms.extend(self.late_logs(rsh, start).map_err(failed)?);
+        self.finish(rsh, start, &whole).map_err(failed)
+    }
+
+    /// Has machines tell of what was begun at `whole.start`.
+    fn follow(&mut self, rsh: &Rsh, whole: &Whole) -> Result<Outcome, MachineError> {
+        let failed = |source| MachineError::Here { doing: DOING, source };
+        let zeros = whole.zeros.iter().copied().chain(std::iter::repeat(0));
+        for (seat, zero) in self.seats.iter_mut().zip(zeros) {
+            let (lab, schedule) = (self.score.lab.name.clone(), Box::new(self.score.schedule.clone()));
+            seat.channel.give(&Order::Follow { lab, schedule })?;
+            seat.plays_since(zero);
+        }
+        self.write(Line::Begin(whole.begin.clone())).map_err(failed)?;
+        self.finish(rsh, whole.start, whole).map_err(failed)
+    }
+
+    /// Listens to the end, and ends the log.
+    fn finish(&mut self, rsh: &Rsh, start: u64, whole: &Whole) -> io::Result<Outcome> {
+        let mut alarms = self.listen_on(start)?;
+        alarms.extend(self.late_logs(rsh, start)?);
         for line in self.merge.rest() {
-            self.write(line).map_err(failed)?;
+            self.write(line)?;
         }
         alarms.extend(self.seats.iter().filter(|seat| seat.worst > PROMISE).map(|seat| {
             format!(
@@ -139,10 +197,13 @@ impl Desk<'_, '_> {
         }));
         let summary = Summary { alarms, ..Summary::of(self.lines.iter(), Vec::new()) };
         let (stopped, why) = (self.why.is_some(), self.why.take());
-        let why = why.unwrap_or_else(|| "the scenario is over".to_owned());
+        let why = why.unwrap_or_else(|| self.score.ends.why().to_owned());
         let finished = humantime::format_rfc3339_nanos(SystemTime::now()).to_string();
         let end = End { at: now().saturating_sub(start), finished, why: why.clone(), summary: summary.clone() };
-        self.write(Line::End(end)).map_err(failed)?;
+        self.write(Line::End(end))?;
+        if !self.missing {
+            whole.forget()?;
+        }
         Ok(Outcome { why, stopped, summary })
     }
 
@@ -152,7 +213,8 @@ impl Desk<'_, '_> {
         for seat in &mut self.seats {
             let lab = self.score.lab.name.clone();
             let (schedule, begin) = (Box::new(self.score.schedule.clone()), Box::new(begin.clone()));
-            seat.channel.give(&Order::Play { lab, schedule, begin, keep: self.score.keep })?;
+            let (ends, keep) = (self.score.ends, self.score.keep);
+            seat.channel.give(&Order::Play { lab, schedule, begin, ends, keep })?;
         }
         let is_ready = |seat: &Seat| seat.stand == Stand::Playing && seat.trips >= TRIPS;
         while !self.seats.iter().all(is_ready) {
@@ -192,6 +254,7 @@ impl Desk<'_, '_> {
     /// Listens until every machine is over or lost, and gives the alarms of what it heard.
     fn listen_on(&mut self, start: u64) -> io::Result<Vec<String>> {
         let (mut alarms, mut next, mut round) = (Vec::new(), start, 0);
+        let mut beside = self.job.is_some();
         while self.seats.iter().any(Seat::is_heard) {
             let before = self.signal;
             let heard = self.wait(next)?;
@@ -201,6 +264,10 @@ impl Desk<'_, '_> {
             }
             for (machine, at, answer) in heard {
                 alarms.extend(self.note(machine, at, answer)?);
+            }
+            if beside && self.job.as_ref().is_none_or(|job| job.waits_for().is_none()) {
+                beside = false;
+                self.tell(&Order::JobEnded);
             }
             let time = now();
             for seat in self.seats.iter_mut().filter(|seat| seat.is_heard() && seat.silent_for(time) > SILENCE) {
@@ -257,12 +324,13 @@ impl Desk<'_, '_> {
     }
 
     /// Takes a line of a machine's log, and gives the alarms in it.
-    fn take(&mut self, machine: MachineId, line: Line) -> io::Result<Vec<String>> {
+    pub(super) fn take(&mut self, machine: MachineId, line: Line) -> io::Result<Vec<String>> {
         if let Line::End(end) = line {
             let name = &self.score.lab.machines[machine].name;
             let alarms = end.summary.alarms.iter().map(|alarm| format!("machine {name}: {alarm}")).collect();
             // The others of those that are asked to stop are asked once.
-            if self.why.is_none() && end.why != "the scenario is over" {
+            let usual = [self.score.ends, Ends::WithScenario].map(Ends::why);
+            if self.why.is_none() && !usual.contains(&end.why.as_str()) {
                 self.stop(&format!("machine {name}: {}", end.why));
             }
             return Ok(alarms);
@@ -274,70 +342,36 @@ impl Desk<'_, '_> {
     }
 
     /// Ends the playing on all machines before its time.
-    fn stop(&mut self, why: &str) {
+    pub(super) fn stop(&mut self, why: &str) {
         self.why.get_or_insert_with(|| why.to_owned());
-        for seat in self.seats.iter_mut().filter(|seat| seat.is_heard()) {
-            // One that is gone plays on to its end.
-            let _ = seat.channel.give(&Order::Stop);
-        }
+        self.tell(&Order::Stop);
     }
 
-    /// Fetches the logs of machines whose connection was lost, once their parts are over by this machine's clock.
-    fn late_logs(&mut self, rsh: &Rsh, start: u64) -> io::Result<Vec<String>> {
-        let lost: Vec<MachineId> =
-            (0..self.seats.len()).filter(|&seat| self.seats[seat].stand == Stand::Lost).map(MachineId).collect();
-        let mut alarms = Vec::new();
-        if lost.is_empty() {
-            return Ok(alarms);
+    /// Gives an order to all machines that are heard.
+    fn tell(&mut self, order: &Order) {
+        for seat in self.seats.iter_mut().filter(|seat| seat.is_heard()) {
+            // One that is gone plays on to its end.
+            let _ = seat.channel.give(order);
         }
-        let end = start + self.score.schedule.length.0 + LEAD;
-        while self.why.is_none() && now() < end {
-            self.wait(end)?;
-            if self.signal.is_some() {
-                self.stop("interrupted while a machine could not be reached");
-            }
-        }
-        let lab = self.score.lab;
-        let fetched = each(lost, |machine| {
-            let channel = Channel::open(rsh, &lab.machines[machine]);
-            (machine, channel.and_then(|mut channel| channel.log(&lab.name)))
-        });
-        for (machine, fetched) in fetched {
-            let name = &lab.machines[machine].name;
-            let lines = match fetched {
-                Ok(lines) => lines,
-                Err(error) => {
-                    alarms.push(format!(
-                        "the connection to machine {name} was lost, and its log is not here: it plays its part to the end by itself (failed to {})",
-                        error.to_string().lines().next().unwrap_or_default()
-                    ));
-                    continue;
-                }
-            };
-            if !matches!(lines.last(), Some(Line::End(_))) {
-                alarms.push(format!(
-                    "the connection to machine {name} was lost, and its log is not whole: it plays its part to the end by itself"
-                ));
-            }
-            // The log's first line did not come by itself.
-            let known = self.seats[machine.0].lines + 1;
-            for line in lines.into_iter().skip(known) {
-                alarms.extend(self.take(machine, line)?);
-            }
-        }
-        Ok(alarms)
     }
 
     /// Waits for words, a signal or a time of this machine's clock. A signal stands in `signal` then.
-    fn wait(&mut self, until: u64) -> io::Result<Vec<Heard>> {
+    pub(super) fn wait(&mut self, until: u64) -> io::Result<Vec<Heard>> {
         let left = Duration::from_nanos(until.saturating_sub(now()));
         let left = Timespec::try_from(left).map_err(io::Error::other)?;
-        let mut on = [PollFd::new(&self.signals, PollFlags::IN), PollFd::new(&self.woken, PollFlags::IN)];
+        let mut on = vec![PollFd::new(&self.signals, PollFlags::IN), PollFd::new(&self.woken, PollFlags::IN)];
+        let job = self.job.as_ref().and_then(Awaiting::waits_for);
+        on.extend(job.map(|job| PollFd::from_borrowed_fd(job, PollFlags::IN)));
         match poll(&mut on, Some(&left)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
         let woken = !on[1].revents().is_empty();
+        if on.get(2).is_some_and(|job| !job.revents().is_empty())
+            && let Some(job) = &mut self.job
+        {
+            job.hear()?;
+        }
         if let Some(signal) = self.signals.take()? {
             self.signal = u8::try_from(signal as i32).ok();
         }

@@ -93,6 +93,16 @@ impl Seat {
         here.wrapping_add_signed(self.zero)
     }
 
+    /// The offset by which it was told the beginning, nanoseconds.
+    pub(super) fn zero(&self) -> i64 {
+        self.zero
+    }
+
+    /// It plays, and was told the beginning by this offset.
+    pub(super) fn plays_since(&mut self, zero: i64) {
+        (self.zero, self.stand) = (zero, Stand::Playing);
+    }
+
     /// How far its clock has moved since it was told the beginning.
     pub(super) fn moved(&mut self, now: u64) -> Option<Offset> {
         let held = self.clock.at(now)?;

@@ -9,8 +9,11 @@ use slipway_engine::exec::Launcher;
 use slipway_engine::job::{self, Ended, Stream};
 use slipway_engine::lab::Running;
 use slipway_engine::probe::{Between, ProbeError};
-use slipway_engine::scenario::{self, Beside, Ends, Folder, JobFailure, Kept};
+use slipway_engine::rsh::Rsh;
+use slipway_engine::scenario::{self, Beside, Ends, Folder, JobFailure, Kept, Performance};
 use slipway_lab::id::NodeId;
+use slipway_machines::ask;
+use slipway_machines::play::{self as machines, Score};
 use slipway_measure::play::{Begin, Line};
 use slipway_measure::probe::{Output, Probe, Sample};
 use slipway_sys::signals::Taken;
@@ -84,15 +87,7 @@ impl Turn<'_> {
     ) -> Result<Vec<Sample>, Stop> {
         let root = &self.machine.labs;
         let running = Running::open(root, name).map_err(failed)?;
-        let claim = Folder::of(running.dir()).claim().map_err(failed)?;
         std::fs::create_dir_all(folder).map_err(failed)?;
-        let kept = Kept {
-            schedule: script.schedule.clone(),
-            ends: Ends::WithJob,
-            keep: false,
-            limits: running.all_limits().map_err(failed)?,
-            folder: std::path::absolute(folder).map_err(failed)?,
-        };
         let beside: Beside<'_, Vec<Sample>> = Box::new(|lab| {
             measure(lab).map_err(|stop| match stop {
                 Stop::Interrupted(signal) => {
@@ -106,15 +101,60 @@ impl Turn<'_> {
                 played.push(line.clone());
             }
         };
-        let performed = scenario::play(root, running, claim, &kept, begin.clone(), Some(beside), &mut note);
+        let performed = if running.lab.is_spread() {
+            self.play_over_machines(&running, (script, begin), folder, beside, &mut note)
+        } else {
+            self.play_here(running, (script, begin), folder, beside, &mut note)
+        };
         scenario::restore(&Running::open(root, name).map_err(failed)?, true).map_err(failed)?;
-        let performed = performed.map_err(failed)?;
+        let performed = performed?;
         if let Some(signal) = performed.signal {
             return Err(Stop::Interrupted(signal));
         }
         performed
             .job
             .map_or_else(|| Err(failed("measure: nothing ran")), |job| job.map_err(|job| Stop::Failed(job.account)))
+    }
+}
+
+impl Turn<'_> {
+    fn play_here(
+        &self,
+        running: Running,
+        (script, begin): (&Script, &Begin),
+        folder: &Path,
+        beside: Beside<'_, Vec<Sample>>,
+        note: &mut dyn FnMut(&Line),
+    ) -> Result<Performance<Vec<Sample>>, Stop> {
+        let claim = Folder::of(running.dir()).claim().map_err(failed)?;
+        let kept = Kept {
+            schedule: script.schedule.clone(),
+            ends: Ends::WithJob,
+            keep: false,
+            limits: running.all_limits().map_err(failed)?,
+            folder: std::path::absolute(folder).map_err(failed)?,
+            origin: None,
+        };
+        let root = &self.machine.labs;
+        scenario::play(root, running, claim, &kept, begin.clone(), Some(beside), note).map_err(failed)
+    }
+
+    /// The other machines' parts are as the file says afterwards.
+    fn play_over_machines(
+        &self,
+        running: &Running,
+        (script, begin): (&Script, &Begin),
+        folder: &Path,
+        beside: Beside<'_, Vec<Sample>>,
+        note: &mut dyn FnMut(&Line),
+    ) -> Result<Performance<Vec<Sample>>, Stop> {
+        let (rsh, lab) = (Rsh::from_env().map_err(failed)?, &running.lab);
+        let (schedule, begin) = (&script.schedule, begin.clone());
+        let score = Score { lab, schedule, begin, keep: false, ends: Ends::WithJob, folder };
+        let performed = machines::play(&rsh, &self.machine.labs, score, Some(beside), note);
+        let others = ask::others(&lab.machines, lab.part.machine);
+        ask::restore(&rsh, &others, &lab.name).map_err(failed)?;
+        performed.map_err(failed)
     }
 }
 

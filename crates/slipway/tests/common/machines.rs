@@ -203,6 +203,14 @@ impl Machines {
         all.iter().map(words).filter(|words| words.contains("slipway ")).collect()
     }
 
+    /// Numbers of a machine's processes outside of nodes with these words in their command.
+    pub fn pids(&self, machine: usize, words: &str) -> Vec<i32> {
+        let command =
+            |pid: &String| fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default().replace('\0', " ");
+        let all = self.all[machine].pids().into_iter().filter(|pid| command(pid).contains(words));
+        all.map(|pid| pid.parse().expect("a number")).collect()
+    }
+
     /// Remains of labs on all machines: state folders, tunnels, and processes of anchors.
     pub fn remains(&self) -> Vec<String> {
         let mut found = Vec::new();

@@ -7,7 +7,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use slipway_measure::play::Change;
 
 use super::super::ask::{Answered, Asked, answer};
-use super::super::beside::{JobFailure, News};
+use super::super::beside::{News, killed};
 use super::super::door;
 use super::super::error::ActError;
 use super::super::load::Ticks;
@@ -43,9 +43,7 @@ impl Stage {
             return Ok(None);
         }
         self.job = None;
-        self.outcome.get_or_insert_with(|| {
-            Err(JobFailure { account: "run the job: its process was killed".to_owned(), code: 125 })
-        });
+        self.outcome.get_or_insert_with(killed);
         Ok(Some(Happening::JobEnded))
     }
 
@@ -207,6 +205,9 @@ impl Stage {
                 let happening = request.map(|request| match request {
                     PlayerRequest::Pause(_) => Happening::Pause,
                     PlayerRequest::Resume(_) => Happening::Resume,
+                    PlayerRequest::JobEnded(_) => Happening::JobEnded,
+                    PlayerRequest::End(_) => Happening::Stop("ended by its coordinator".to_owned()),
+                    PlayerRequest::Alone(_) => Happening::Alone,
                 });
                 Ok(happening.into_iter().collect())
             }
