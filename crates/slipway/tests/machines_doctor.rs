@@ -61,7 +61,7 @@ fn the_doctor_finds_the_way_between_machines_and_who_drops_tunnels() {
     assert_eq!(narrow["mtu"], 1400);
     assert!(narrow["check"]["hint"].as_str().expect("text").contains("underlay: {mtu: 1350}"), "{narrow}");
 
-    machines.plug(1, false);
+    on(&machines, 1, "nft add rule inet f input tcp dport 22 reject");
     let text = machines.slipway(0, ["doctor", "--machines"]).arg(&file).output().expect("slipway runs");
     let said = String::from_utf8_lossy(&text.stdout).into_owned();
     assert!(
