@@ -1,5 +1,7 @@
 //! The broker, as plug-ins that may be hostile see it.
 
+#[path = "broker/given.rs"]
+mod given;
 #[path = "broker/succession.rs"]
 mod succession;
 
