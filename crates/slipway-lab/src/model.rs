@@ -167,6 +167,9 @@ pub struct Machine {
     /// Memory that it offers to nodes with a limit of memory. `None`: as much as they ask for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<Bytes>,
+    /// Names of what it has, which nodes may need.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub labels: Vec<String>,
     /// The Slurm job that it belongs to: `srun` leads there, in the place of ssh. A file says nothing of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<u32>,

@@ -45,6 +45,37 @@ fn a_time_to_give_machines_up_is_a_second_or_more() {
 }
 
 #[test]
+fn nodes_are_where_machines_have_the_labels_that_they_need() {
+    let machines = "\
+machines:
+  a: {address: 192.0.2.1, labels: [ssd]}
+  b: {address: 192.0.2.2, labels: [gpu, ssd]}
+  c: {address: 192.0.2.3, labels: [gpu]}
+";
+    let nodes = "nodes: {g: {count: 3, needs: [gpu]}, n: {count: 3}, s: {needs: [gpu, ssd]}}\n";
+    for (rule, expected) in
+        [("", ["b", "c", "b", "a", "b", "c", "b"]), ("placement: pack\n", ["b", "b", "c", "a", "b", "c", "b"])]
+    {
+        let lab = read(&format!("{machines}{rule}{nodes}")).unwrap();
+        assert_eq!(places(&lab), expected.as_slice());
+    }
+    let full = "machines: {a: {address: 192.0.2.1, cores: 4}, b: {address: 192.0.2.2, cores: 2, labels: [gpu]}}\n";
+    let lab =
+        read(&format!("{full}nodes: {{g: {{count: 2, cpu: 1 core, needs: [gpu]}}, n: {{cpu: 1 core}}}}\n")).unwrap();
+    assert_eq!(places(&lab), ["b", "b", "a"].as_slice());
+    let cases = [
+        (machines, "n: {needs: [tape]}", "node `n`: no machine with a host has all labels that it needs: tape"),
+        (machines, "n: {host: a, needs: [gpu]}", "node `n`: the machine of its host does not have all labels"),
+        (full, "g: {count: 3, cpu: 1 core, needs: [gpu]}", "no machine with its labels has room for node `g3`"),
+        ("", "n: {needs: [gpu]}", "node `n`: no machine with a host has all labels"),
+    ];
+    for (machines, node, message) in cases {
+        let errors = read(&format!("{machines}nodes: {{{node}}}\n")).unwrap_err();
+        assert!(errors.plain().contains(message), "{}", errors.plain());
+    }
+}
+
+#[test]
 fn too_much_is_an_error() {
     let cases = [
         ("nodes: {n: {count: 7, cpu: 1 core}}", "no machine has room for node `n7`: 1 cores and 0B of memory"),
@@ -68,6 +99,7 @@ fn machines_from_outside_take_the_place_of_the_files() {
         ssh: name.to_owned(),
         cores: None,
         memory: None,
+        labels: Vec::new(),
         job: None,
     };
     let overrides = Overrides { machines: Some(vec![machine("x", 7), machine("y", 8)]), ..Overrides::default() };

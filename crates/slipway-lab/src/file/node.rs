@@ -26,6 +26,8 @@ with_node_keys! {
         image: Option<Spanned<String>>,
         /// The virtual host it is placed on. By `placement` when left out.
         host: Option<Spanned<String>>,
+        /// Labels that its machine has. It may be on any machine when left out.
+        needs: Option<Vec<Spanned<String>>>,
         /// The networks it is on: eth0 on the first, eth1 on the second, … The lab's first network when left out.
         networks: Option<Spanned<Memberships>>,
         /// `true`: forwards packets between its networks; the others' routes lead through it.

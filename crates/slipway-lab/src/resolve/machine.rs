@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use slipway_document::errors::{Report, Span};
+use slipway_document::names::check;
 use slipway_document::units::Seconds;
 
 use super::room::{Placed, Room};
@@ -62,10 +63,13 @@ pub(super) fn machines(file: &File, chosen: Option<&[Machine]>, report: &mut Rep
         if let Some(ssh) = ssh.filter(|ssh| !is_destination(&ssh.value)) {
             report.add(ssh.at, format!("`{}` is no destination for ssh", ssh.value), "write HOST or USER@HOST");
         }
+        let labels = settings.map_or(&[][..], |settings| &settings.labels);
+        labels.iter().for_each(|label| check(label, report));
+        let labels = labels.iter().map(|label| label.value.clone()).collect();
         let name = entry.name.value.clone();
         let ssh = ssh.map_or_else(|| name.clone(), |ssh| ssh.value.clone());
         let (cores, memory) = (cores.map(|cores| cores.value), memory.map(|memory| memory.value));
-        machines.push(Machine { name, address: ip, ssh, cores, memory, job: None });
+        machines.push(Machine { name, address: ip, ssh, cores, memory, labels, job: None });
     }
     if machines.len() > MOST_MACHINES {
         let at = file.machines.0[MOST_MACHINES].name.at;

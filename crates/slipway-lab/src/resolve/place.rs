@@ -1,5 +1,7 @@
 //! Placement of nodes on hosts. A rule of order only: the same file gives the same places everywhere.
 
+use std::ops::RangeFrom;
+
 use slipway_document::errors::Report;
 
 use super::host::Hosts;
@@ -19,7 +21,8 @@ pub(super) fn place(
     nodes: &mut [Node],
     report: &mut Report,
 ) {
-    let free = groups.iter().filter(|group| group.host.is_none()).map(|group| group.count).sum::<usize>();
+    let is_free = |group: &&Group| group.host.is_none() && group.spec.needs.is_none();
+    let free = groups.iter().filter(is_free).map(|group| group.count).sum::<usize>();
     let run = free.div_ceil(hosts.list.len());
     let mut placed = 0..;
     let mut seats = Seats::new(machines, hosts);
@@ -33,21 +36,24 @@ pub(super) fn place(
     for group in groups {
         let (mine, others) = rest.split_at_mut(group.count.min(rest.len()));
         rest = others;
+        let suitable = suitable(group, machines, hosts, report);
+        let mut own = 0..;
         for node in mine.iter_mut() {
             node.host = group.host.unwrap_or_else(|| {
-                let i = placed.next().unwrap_or_default();
-                let usual = match rule {
-                    Placement::Spread => HostId(i % hosts.list.len()),
-                    Placement::Pack => HostId(i / run),
+                let usual = match &suitable {
+                    None => HostId(turn(rule, &mut placed, run, hosts.list.len())),
+                    Some(some) => some[turn(rule, &mut own, group.count.div_ceil(some.len()), some.len())],
                 };
                 let Some(seats) = &mut seats else { return usual };
                 let need = Need::of(&node.limits);
+                let may = |host: HostId| suitable.as_ref().is_none_or(|some| some.contains(&host));
                 let found = match rule {
-                    Placement::Spread => seats.emptiest(need),
-                    Placement::Pack => seats.first_from(usual, need),
+                    Placement::Spread => seats.emptiest(need, may),
+                    Placement::Pack => seats.first_from(usual, need, may),
                 };
                 if found.is_none() && report.is_empty() {
-                    let message = format!("no machine has room for node `{}`: {need}", node.name);
+                    let which = if suitable.is_none() { "no machine" } else { "no machine with its labels" };
+                    let message = format!("{which} has room for node `{}`: {need}", node.name);
                     report.add(group.name.at, message, "lower the limits of nodes, or add a machine");
                 }
                 let host = found.unwrap_or(usual);
@@ -57,6 +63,41 @@ pub(super) fn place(
         }
         confine(group, hosts, mine, report);
     }
+}
+
+/// The next place of a rule, among so many: in turn, or `run` at a time.
+fn turn(rule: Placement, count: &mut RangeFrom<usize>, run: usize, among: usize) -> usize {
+    let i = count.next().unwrap_or_default();
+    match rule {
+        Placement::Spread => i % among,
+        Placement::Pack => i / run,
+    }
+}
+
+/// The hosts on machines with all labels that a group needs. `None` where it needs none, or no host has them.
+fn suitable(
+    group: &Group,
+    machines: &List<MachineId, Machine>,
+    hosts: &Hosts,
+    report: &mut Report,
+) -> Option<Vec<HostId>> {
+    let needs = group.spec.needs.as_ref()?;
+    let has = |machine: MachineId| {
+        let labels = machines.iter().nth(machine.index()).map_or(&[][..], |machine| &machine.labels);
+        needs.iter().all(|need| labels.contains(&need.value))
+    };
+    let fits = hosts.placed.enumerate().filter(|(_, machine)| machine.is_some_and(has));
+    let found: Vec<HostId> = fits.map(|(host, _)| host).collect();
+    let lacks = group.host.is_some_and(|host| !found.contains(&host));
+    if found.is_empty() || lacks {
+        let wanted: Vec<&str> = needs.iter().map(|need| need.value.as_str()).collect();
+        let which = if lacks { "the machine of its host does not have" } else { "no machine with a host has" };
+        let message = format!("node `{}`: {which} all labels that it needs: {}", group.name.value, wanted.join(", "));
+        let at = needs.first().map_or(group.name.at, |need| need.at);
+        report.add(at, message, "write `labels` of machines, and `machine` of hosts");
+        return None;
+    }
+    Some(found)
 }
 
 /// The room of machines, seen from their hosts.
@@ -87,8 +128,8 @@ impl<'a> Seats<'a> {
     }
 
     /// The host on the emptiest machine in which there is room. Of equals, the one with the fewest nodes, then the first.
-    fn emptiest(&self, need: Need) -> Option<HostId> {
-        let fits = |&host: &HostId| self.room(host).is_some_and(|room| room.fits(need));
+    fn emptiest(&self, need: Need, may: impl Fn(HostId) -> bool) -> Option<HostId> {
+        let fits = |&host: &HostId| may(host) && self.room(host).is_some_and(|room| room.fits(need));
         self.counts
             .ids()
             .filter(fits)
@@ -96,10 +137,10 @@ impl<'a> Seats<'a> {
     }
 
     /// The first host from this one on, round and round, on whose machine there is room.
-    fn first_from(&self, from: HostId, need: Need) -> Option<HostId> {
+    fn first_from(&self, from: HostId, need: Need, may: impl Fn(HostId) -> bool) -> Option<HostId> {
         let all = self.counts.len();
         let mut round = (0..all).map(|step| HostId((from.index() + step) % all));
-        round.find(|&host| self.room(host).is_some_and(|room| room.fits(need)))
+        round.find(|&host| may(host) && self.room(host).is_some_and(|room| room.fits(need)))
     }
 }
 

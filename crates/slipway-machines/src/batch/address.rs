@@ -34,7 +34,7 @@ pub fn machines(offers: Vec<Offer>) -> Result<Vec<Machine>, BatchError> {
         }
         let name = name(&host, &names);
         names.insert(name.clone());
-        machines.push(Machine { name, address, ssh: host, cores, memory, job });
+        machines.push(Machine { name, address, ssh: host, cores, memory, labels: Vec::new(), job });
     }
     Ok(machines)
 }

@@ -186,6 +186,7 @@ fn in_job(source: Source) -> Source {
                 ssh: host(),
                 cores: None,
                 memory: None,
+                labels: Vec::new(),
                 job: Some(job),
             };
             source.on(vec![machine])
