@@ -64,7 +64,9 @@ pub(super) fn machines(file: &File, chosen: Option<&[Machine]>, report: &mut Rep
             report.add(ssh.at, format!("`{}` is no destination for ssh", ssh.value), "write HOST or USER@HOST");
         }
         let labels = settings.map_or(&[][..], |settings| &settings.labels);
-        labels.iter().for_each(|label| check(label, report));
+        for label in labels {
+            check(label, report);
+        }
         let labels = labels.iter().map(|label| label.value.clone()).collect();
         let name = entry.name.value.clone();
         let ssh = ssh.map_or_else(|| name.clone(), |ssh| ssh.value.clone());

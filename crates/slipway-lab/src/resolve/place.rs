@@ -82,10 +82,7 @@ fn suitable(
     report: &mut Report,
 ) -> Option<Vec<HostId>> {
     let needs = group.spec.needs.as_ref()?;
-    let has = |machine: MachineId| {
-        let labels = machines.iter().nth(machine.index()).map_or(&[][..], |machine| &machine.labels);
-        needs.iter().all(|need| labels.contains(&need.value))
-    };
+    let has = |machine: MachineId| needs.iter().all(|need| machines[machine].labels.contains(&need.value));
     let fits = hosts.placed.enumerate().filter(|(_, machine)| machine.is_some_and(has));
     let found: Vec<HostId> = fits.map(|(host, _)| host).collect();
     let lacks = group.host.is_some_and(|host| !found.contains(&host));
