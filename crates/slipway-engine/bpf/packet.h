@@ -23,6 +23,7 @@
 // Bytes of headers, and where the packet has addresses.
 #define ETHERNET 14
 #define IPV6_HEADER 40
+#define MAC_DESTINATION 0
 #define MAC_SOURCE 6
 #define IPV4_SOURCE 12
 #define IPV4_DESTINATION 16

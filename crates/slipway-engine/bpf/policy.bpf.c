@@ -78,7 +78,7 @@ struct {
 	__type(value, __u64);
 } addresses SEC(".maps");
 
-// By an Ethernet address: the node's number.
+// By an Ethernet address: the node's number, and in the upper half whether it forwards.
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -415,6 +415,8 @@ int sent(struct __sk_buff *skb)
 // - router advertisements and redirects (RFC 4861, RFC 792);
 // - ICMP errors about packets that were sent to another node. An error quotes the packet that it is about. The receiver's
 //   kernel does not check enough: it takes the MTU from an error that quotes an answer to a ping;
+// - ICMP errors about packets that another node sent, or nobody. A packet in nobody's name would have its receiver answer
+//   with its content to whomever the sender names as a neighbour;
 // - frames with a VLAN tag of number 0 within another tag. The kernel strips both (__netif_receive_skb_core,
 //   net/core/dev.c), but a program at a port sees only behind the first one.
 
@@ -427,10 +429,15 @@ int sent(struct __sk_buff *skb)
 // The bits of a VLAN tag that are its number (IEEE 802.1Q).
 #define VLAN_NUMBER 0x0fff
 
-// A packet that is no error of ICMP passes or not; of an error, the destination that it quotes decides.
+// The addresses of the packet that an error quotes.
+struct quoted {
+	struct address source, destination;
+};
+
+// A packet that is no error of ICMP passes or not; of an error, the addresses that it quotes decide.
 enum control { CONTROL_PASS, CONTROL_DROP, CONTROL_ERROR };
 
-static __always_inline enum control control4(struct __sk_buff *skb, struct address *quoted)
+static __always_inline enum control control4(struct __sk_buff *skb, struct quoted *quoted)
 {
 	__u8 head[10], type;
 
@@ -449,7 +456,11 @@ static __always_inline enum control control4(struct __sk_buff *skb, struct addre
 		return CONTROL_DROP;
 	// RFC 792. Linux still acts on source quench, 4, which is obsolete.
 	case 3: case 4: case 11: case 12:
-		return read_ipv4(skb, ETHERNET + length + 8 + IPV4_DESTINATION, quoted) ? CONTROL_ERROR : CONTROL_DROP;
+		length += ETHERNET + 8;
+		return read_ipv4(skb, length + IPV4_SOURCE, &quoted->source) &&
+				       read_ipv4(skb, length + IPV4_DESTINATION, &quoted->destination)
+			       ? CONTROL_ERROR
+			       : CONTROL_DROP;
 	}
 	return CONTROL_PASS;
 }
@@ -460,7 +471,7 @@ static __always_inline bool is_extension(__u8 header)
 	return header == 0 || header == 43 || header == 60;
 }
 
-static __always_inline enum control control6(struct __sk_buff *skb, struct address *quoted)
+static __always_inline enum control control6(struct __sk_buff *skb, struct quoted *quoted)
 {
 	__u32 at = ETHERNET + IPV6_HEADER;
 	__u8 next, head[4];
@@ -496,12 +507,16 @@ static __always_inline enum control control6(struct __sk_buff *skb, struct addre
 		return CONTROL_DROP;
 	// RFC 4443.
 	case 1: case 2: case 3: case 4:
-		return read_ipv6(skb, at + 8 + IPV6_DESTINATION, quoted) ? CONTROL_ERROR : CONTROL_DROP;
+		at += 8;
+		return read_ipv6(skb, at + IPV6_SOURCE, &quoted->source) &&
+				       read_ipv6(skb, at + IPV6_DESTINATION, &quoted->destination)
+			       ? CONTROL_ERROR
+			       : CONTROL_DROP;
 	}
 	return CONTROL_PASS;
 }
 
-static __always_inline enum control control(struct __sk_buff *skb, struct address *quoted)
+static __always_inline enum control control(struct __sk_buff *skb, struct quoted *quoted)
 {
 	__u8 *data = (void *)(long)skb->data;
 	// One byte, read where it lies, tells whether this is ICMP. Where it cannot be read so, the headers are copied.
@@ -522,11 +537,30 @@ static __always_inline enum control control(struct __sk_buff *skb, struct addres
 	return CONTROL_PASS;
 }
 
+// The number of the node with an Ethernet address of the frame. Nobody's is 0, which is the first node's too: `is_known` tells.
+struct node_at {
+	__u32 number;
+	bool is_known, forwards;
+};
+
+static __always_inline struct node_at node_at(struct __sk_buff *skb, __u32 at)
+{
+	struct node_at node = {};
+	union mac mac;
+	__u64 *known = read_mac(skb, at, &mac) ? bpf_map_lookup_elem(&senders, &mac.key) : 0;
+
+	if (known) {
+		node.is_known = true;
+		node.number = *known;
+		node.forwards = *known >> 32;
+	}
+	return node;
+}
+
 SEC("classifier")
 int guard(struct __sk_buff *skb)
 {
-	struct address quoted;
-	union mac from;
+	struct quoted quoted;
 
 	switch (control(skb, &quoted)) {
 	case CONTROL_PASS:
@@ -536,13 +570,15 @@ int guard(struct __sk_buff *skb)
 	case CONTROL_ERROR:
 		break;
 	}
-	if (!read_mac(skb, MAC_SOURCE, &from))
+
+	struct node_at sender = node_at(skb, MAC_SOURCE), receiver = node_at(skb, MAC_DESTINATION);
+	__u64 *asked = bpf_map_lookup_elem(&addresses, &quoted.destination);
+	__u64 *asks = bpf_map_lookup_elem(&addresses, &quoted.source);
+
+	if (!asked || !asks || !sender.is_known || !receiver.is_known || sender.number != *asked)
 		return TC_ACT_SHOT;
-
-	__u64 *sender = bpf_map_lookup_elem(&senders, &from.key);
-	__u64 *owner = bpf_map_lookup_elem(&addresses, &quoted);
-
-	return sender && owner && *sender == *owner ? TC_ACT_UNSPEC : TC_ACT_SHOT;
+	// Who forwards takes errors for others.
+	return receiver.forwards || receiver.number == *asks ? TC_ACT_UNSPEC : TC_ACT_SHOT;
 }
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";

@@ -185,11 +185,13 @@ impl Guard {
     pub(super) fn of(lab: &Lab) -> Result<Self, LoadError> {
         let refused = |error| LoadError::Refused { name: GUARD.to_owned(), error, log: String::new() };
         let interfaces =
-            || lab.nodes.enumerate().flat_map(|(node, of)| of.interfaces.iter().map(move |one| (node, one)));
+            || lab.nodes.enumerate().flat_map(|(node, of)| of.interfaces.iter().map(move |one| (node, of, one)));
         let senders = Map::create(MapKind::Hash, GUARD, ADDRESS, 8, number(interfaces().count().max(1)));
         let senders = senders.map_err(refused)?;
-        for (node, interface) in interfaces() {
-            senders.update(&address(interface.mac), &node_value(node)).map_err(refused)?;
+        for (node, of, interface) in interfaces() {
+            let mut value = node_value(node);
+            value[4] = forwards(of).into();
+            senders.update(&address(interface.mac), &value).map_err(refused)?;
         }
         let owners = owners(lab, GUARD).map_err(refused)?;
         Self::load(&[("senders", senders.as_fd()), ("addresses", owners.as_fd())])

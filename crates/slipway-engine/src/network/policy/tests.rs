@@ -36,8 +36,11 @@ enum What {
     },
     Ping(u16),
     Pong(u16),
-    /// That this node could not be reached.
-    Error(usize),
+    /// That one node could not reach another.
+    Error {
+        by: usize,
+        about: usize,
+    },
     /// Says which way to send.
     Leads,
     Sctp,
@@ -77,15 +80,16 @@ impl What {
             Self::Udp { from, to } => (17, [from.to_be_bytes(), to.to_be_bytes(), [0, 8], [0, 0]].concat()),
             Self::Ping(number) => message(if ipv6 { 128 } else { 8 }, number),
             Self::Pong(number) => message(if ipv6 { 129 } else { 0 }, number),
-            Self::Error(node) => {
+            Self::Error { by, about } => {
                 let (icmp, mut content) = message(if ipv6 { 1 } else { 3 }, 0);
-                let interface = &lab().nodes[NodeId(node)].interfaces[0];
-                if ipv6 {
-                    content.extend([0; 24]);
-                    content.extend(interface.ipv6.expect("it has one").octets());
-                } else {
-                    content.extend([0; 16]);
-                    content.extend(interface.ipv4.octets());
+                // The quoted packet, up to its addresses.
+                content.extend(vec![0; if ipv6 { 8 } else { 12 }]);
+                for node in [by, about] {
+                    let interface = &lab().nodes[NodeId(node)].interfaces[0];
+                    match interface.ipv6.filter(|_| ipv6) {
+                        Some(address) => content.extend(address.octets()),
+                        None => content.extend(interface.ipv4.octets()),
+                    }
                 }
                 (icmp, content)
             }
@@ -179,7 +183,7 @@ impl Reader {
                 true
             }
             What::Pong(number) => whole || self.asked.contains(&(to, from, number, 0, icmp)),
-            What::Error(_) => self.opens_any(from, to) || self.opens_any(to, from),
+            What::Error { .. } => self.opens_any(from, to) || self.opens_any(to, from),
             What::Discovery | What::Leads if ipv6 => true,
             What::Fragment | What::Tagged { .. } | What::Behind { .. } | What::Sctp => {
                 self.shows_all(from, to) && whole
@@ -201,7 +205,7 @@ fn what() -> impl Strategy<Value = What> {
         4 => (port(), port()).prop_map(|(from, to)| What::Udp { from, to }),
         1 => (0_u16..3).prop_map(What::Ping),
         1 => (0_u16..3).prop_map(What::Pong),
-        1 => (0..NODES).prop_map(What::Error),
+        1 => (0..NODES, 0..NODES).prop_map(|(by, about)| What::Error { by, about }),
         1 => Just(What::Leads),
         1 => Just(What::Sctp),
         1 => Just(What::Fragment),
@@ -334,7 +338,7 @@ fn between_two_that_are_closed_to_each_other_only_neighbours_are_found() {
         What::Tcp { from: 1, to: 2, flags: ACK },
         What::Udp { from: 1, to: 2 },
         What::Pong(1),
-        What::Error(0),
+        What::Error { by: 1, about: 0 },
         What::Sctp,
     ] {
         for ipv6 in [false, true] {
@@ -440,15 +444,17 @@ fn the_guard_drops_advertisements_and_redirects_behind_any_header() {
 }
 
 #[test]
-fn the_guard_drops_errors_about_packets_to_other_nodes() {
+fn the_guard_drops_errors_about_packets_between_others() {
     let (lab, guard) = guarded();
     let macs: Vec<Mac> = (0..4).map(|node| mac(&lab, node)).collect();
     let quote = |ipv6: bool| if ipv6 { 14 + 40 + 8 + 24 } else { 14 + 24 + 8 + 16 };
     for ipv6 in [false, true] {
         let kinds: &[u8] = if ipv6 { &[1, 2, 3, 4] } else { &[3, 4, 11, 12] };
         for &kind in kinds {
-            for (about, expected) in [(1, true), (2, false), (0, false), (3, false)] {
-                let mut frame = What::Error(about).frame(macs[1], macs[0], ipv6);
+            for (by, about, expected) in
+                [(0, 1, true), (0, 2, false), (0, 0, false), (0, 3, false), (1, 1, false), (2, 1, false)]
+            {
+                let mut frame = What::Error { by, about }.frame(macs[1], macs[0], ipv6);
                 frame[if ipv6 { 54 } else { 38 }] = kind;
                 assert_eq!(is_let_through(&guard, &frame), expected, "{kind} about {about}, IPv6 {ipv6}");
                 // Cut within the quoted address.
@@ -457,9 +463,14 @@ fn the_guard_drops_errors_about_packets_to_other_nodes() {
                 assert!(!is_let_through(&guard, &stranger), "no node's Ethernet address");
             }
         }
-        let mut nobodys = What::Error(1).frame(macs[1], macs[0], ipv6);
-        nobodys[quote(ipv6)] ^= 0x40;
-        assert!(!is_let_through(&guard, &nobodys), "about no node, IPv6 {ipv6}");
+        // A gateway passes errors on.
+        let frame = What::Error { by: 0, about: 1 }.frame(macs[1], macs[3], ipv6);
+        assert!(is_let_through(&guard, &frame), "by way of a gateway, IPv6 {ipv6}");
+        for at in [quote(ipv6), quote(ipv6) - if ipv6 { 16 } else { 4 }] {
+            let mut nobodys = What::Error { by: 0, about: 1 }.frame(macs[1], macs[0], ipv6);
+            nobodys[at] ^= 0x40;
+            assert!(!is_let_through(&guard, &nobodys), "about no node's packet, or to no node, IPv6 {ipv6}");
+        }
     }
 }
 
