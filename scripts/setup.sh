@@ -17,7 +17,7 @@ RUN=(
   openvswitch-switch # driver `ovs`: ovsdb-server and ovs-vswitchd
   e2fsprogs          # mkfs.ext4: disks of nodes' own
   openssh-server     # `sshd: true`
-  openssh-client     # its keys (ssh-keygen), and ssh between such nodes
+  openssh-client     # ssh between such nodes
   openmpi-bin        # jobs with `--mpi openmpi`
   mpich              # jobs with `--mpi mpich`
   iperf3             # `compare` and `bench`: throughput

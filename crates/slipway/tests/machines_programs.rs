@@ -1,4 +1,4 @@
-//! Real programs between the machines of a lab: hpcc, `NetPIPE` and redis, over the fast path.
+//! Real programs between the machines of a lab: hpcc, `NetPIPE`, redis and ssh, over the fast path.
 
 mod common;
 
@@ -23,7 +23,8 @@ fn hpcc_netpipe_and_redis_run_between_machines() {
     let input = input.replace("240          Ns", "64           Ns").replace("2            Ps", "1            Ps");
     std::fs::write(folder.join("hpccinf.txt"), input).expect("written");
     let mounts = format!("mounts: [\"{}:/opt/hpcc\"]", folder.display());
-    let file = machines.file("real", &format!("networks: {{net: fast}}\nnodes: {{n: {{count: 3, {mounts}}}}}\n"));
+    let file =
+        machines.file("real", &format!("networks: {{net: fast}}\nnodes: {{n: {{count: 3, sshd: true, {mounts}}}}}\n"));
     machines.run(0, ["up".as_ref(), file.as_os_str()]);
 
     let script = "mkdir /tmp/h && cd /tmp/h && cp /opt/hpcc/hpccinf.txt . && hpcc && if [ $OMPI_COMM_WORLD_RANK = 0 ]; then cat hpccoutf.txt; fi";
@@ -40,6 +41,11 @@ fn hpcc_netpipe_and_redis_run_between_machines() {
     await_that("redis answers", || told(&ask(&["redis-cli", "-h", "n3", "ping"])).contains("PONG"));
     let output = ask(&["redis-benchmark", "-h", "n3", "-n", "2000", "-q", "-t", "set,get"]);
     assert!(output.status.success() && told(&output).contains("GET: "), "{}", told(&output));
+
+    // Each machine has the lab's keys.
+    assert_eq!(told(&ask(&["ssh", "n3", "hostname"])).matches("n3").count(), 1);
+    let back = ["exec", "real", "n3", "--", "ssh", "n1", "ssh", "n2", "hostname"];
+    assert_eq!(machines.run(2, back), "n2\n");
 
     servers.push(serve(&machines, 1, "n2", &["NPtcp", "-u", "4096", "-n", "20"]));
     let listens = ["exec", "real", "n2", "--", "grep", "-q", ":138A .* 0A ", "/proc/net/tcp"];

@@ -1,16 +1,19 @@
 //! A real OpenSSH server in each node with `sshd: true`, for programs that insist on one.
 //!
 //! The lab has one host key and one user key, made for it and gone with it. Whoever is root in one of its nodes may log in
-//! as root to the others, and nobody else anywhere.
+//! as root to the others, and nobody else anywhere. Machines of a lab derive the same keys from its secret.
 
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Write as _};
-use std::os::unix::fs::DirBuilderExt as _;
-use std::path::Path;
-use std::process::Command;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 
-use slipway_lab::model::{Lab, Node};
+use ring::signature::{Ed25519KeyPair, KeyPair as _};
+use slipway_fast::channel::Key;
+use slipway_lab::model::{Lab, Node, Secret};
+use ssh_key::private::{Ed25519Keypair, Ed25519PrivateKey, KeypairData};
+use ssh_key::public::Ed25519PublicKey;
+use ssh_key::{LineEnding, PrivateKey};
 
 use super::program::Program;
 use crate::state::LabDir;
@@ -51,17 +54,14 @@ pub(crate) const SETTINGS: &str = "etc/ssh/ssh_config.d/00-slipway.conf";
 pub(crate) enum SshError {
     #[error("{doing} for the lab's ssh: {source}")]
     File { doing: &'static str, source: io::Error },
-    /// The program's own account.
-    #[error("make a key with ssh-keygen: {0}")]
-    Keygen(String),
-    #[error("make a key for nodes with `sshd: true`: ssh-keygen: {0}\nHint: apt-get install openssh-client")]
-    NoKeygen(io::Error),
+    #[error("make a key for the lab's ssh")]
+    Key,
 }
 
 /// Makes the lab's keys and settings, where a node asks for a server.
 ///
 /// # Errors
-/// When there is no `ssh-keygen` on this machine, or the folder cannot be written.
+/// When the folder cannot be written, or the kernel gives no random bytes.
 pub(crate) fn prepare(lab: &Lab, dir: &LabDir) -> Result<(), SshError> {
     if !lab.nodes.iter().any(|node| node.sshd) {
         return Ok(());
@@ -69,31 +69,35 @@ pub(crate) fn prepare(lab: &Lab, dir: &LabDir) -> Result<(), SshError> {
     let folder = dir.join(FOLDER);
     let says = |doing: &'static str| move |source| SshError::File { doing, source };
     fs::DirBuilder::new().mode(0o755).create(&folder).map_err(says("make a folder"))?;
-    for key in ["host", "id"] {
-        make_key(&folder.join(key))?;
-    }
-    let read = |name: &str| fs::read_to_string(folder.join(name)).map_err(says("read a key"));
+    let secret = match lab.part.secret {
+        Some(Secret(mut bytes)) => Key::take(&mut bytes),
+        None => Key::draw().map_err(says("draw a key"))?,
+    };
+    let (host, id) = (key(&secret.derived("ssh host"))?, key(&secret.derived("ssh user"))?);
+    let public = |key: &PrivateKey| key.public_key().to_openssh().map_err(|_| SshError::Key);
+    let private = |key: &PrivateKey| key.to_openssh(LineEnding::LF).map_err(|_| SshError::Key);
     let files = [
-        ("known_hosts", format!("* {}", read("host.pub")?)),
-        ("authorized_keys", read("id.pub")?),
-        ("sshd_config", SERVER.to_owned()),
-        ("ssh_config", CLIENT.to_owned()),
-    ];
-    for (name, text) in files {
-        let file = fs::File::create_new(folder.join(name));
-        file.and_then(|mut file| file.write_all(text.as_bytes())).map_err(says("write settings"))?;
-    }
-    Ok(())
+        ("host", 0o600, private(&host)?.as_bytes()),
+        ("id", 0o600, private(&id)?.as_bytes()),
+        ("known_hosts", 0o644, format!("* {}\n", public(&host)?).as_bytes()),
+        ("authorized_keys", 0o644, public(&id)?.as_bytes()),
+        ("sshd_config", 0o644, SERVER.as_bytes()),
+        ("ssh_config", 0o644, CLIENT.as_bytes()),
+    ]
+    .map(|(name, mode, bytes)| {
+        let file = fs::File::options().write(true).create_new(true).mode(mode).open(folder.join(name));
+        file.and_then(|mut file| file.write_all(bytes)).map_err(says("write settings"))
+    });
+    files.into_iter().collect()
 }
 
-fn make_key(path: &Path) -> Result<(), SshError> {
-    let output =
-        Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-C", "slipway", "-f"]).arg(path).output();
-    match output {
-        Ok(output) if output.status.success() => Ok(()),
-        Ok(output) => Err(SshError::Keygen(String::from_utf8_lossy(&output.stderr).trim().to_owned())),
-        Err(error) => Err(SshError::NoKeygen(error)),
-    }
+/// A key of Ed25519 (RFC 8032) from its seed.
+fn key(seed: &Key) -> Result<PrivateKey, SshError> {
+    let pair = Ed25519KeyPair::from_seed_unchecked(seed.bytes()).map_err(|_| SshError::Key)?;
+    let public = pair.public_key().as_ref().try_into().map_err(|_| SshError::Key)?;
+    let pair =
+        Ed25519Keypair { public: Ed25519PublicKey(public), private: Ed25519PrivateKey::from_bytes(seed.bytes()) };
+    PrivateKey::new(KeypairData::Ed25519(pair), "slipway").map_err(|_| SshError::Key)
 }
 
 /// What makes a node ready for the server, to be run to its end before it.

@@ -19,7 +19,7 @@ pub struct Tool {
     pub path: Option<PathBuf>,
 }
 
-const TOOLS: [(&str, &str, &str); 12] = [
+const TOOLS: [(&str, &str, &str); 11] = [
     ("mpirun.openmpi", "openmpi-bin", "jobs with mpi: openmpi"),
     ("mpiexec.hydra", "mpich", "jobs with mpi: mpich"),
     ("iperf3", "iperf3", "throughput in slipway compare"),
@@ -31,7 +31,6 @@ const TOOLS: [(&str, &str, &str); 12] = [
     ("mkfs.ext4", "e2fsprogs", "nodes with a disk of their own"),
     ("sshd", "openssh-server", "nodes with sshd: true"),
     ("ssh", "openssh-client", "nodes with sshd: true"),
-    ("ssh-keygen", "openssh-client", "keys for nodes with sshd: true"),
 ];
 
 pub(super) fn find() -> Vec<Tool> {
