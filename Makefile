@@ -47,7 +47,7 @@ test: setup ## run all tests
 	cargo test --workspace --locked --no-fail-fast
 
 test-long: setup-bench ## run the tests that `make test` leaves out: large programs, many connections, an attacker for a minute, reference values
-	cargo test --package slipway --locked --test fast_faults --test fast_flows --test servers --test erlang --test upstream --test attacker --test machines_compare -- --ignored
+	cargo test --package slipway --locked --test fast_faults --test fast_flows --test servers --test erlang --test upstream --test attacker --test machines_compare --test machines_whole -- --ignored
 	cargo test --package slipway --locked --test transfer -- --ignored
 	cargo test --package slipway-verbs --locked --test broker -- --ignored
 	cargo test --package slipway --locked --test programs -- --ignored large_examples mpich_of_today

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the trials of failure-detection and records them: drive.py FOLDER LIMIT REPEAT RUNTIME,… FAILURE,…
+"""Runs the trials of failure-detection and records them: drive.py FOLDER LIMIT REPEAT RUNTIME,… FAILURE,… MACHINES
 
 A trial is a new lab of four nodes, a program that communicates all the time, and a failure of n3 two seconds after its first
 sign of life. What then happens within LIMIT seconds is a line of FOLDER/records.jsonl."""
@@ -74,10 +74,11 @@ def left_over():
     return count
 
 
-def trial(folder, runtime, failure, number, limit):
+def trial(folder, runtime, failure, number, limit, machines):
     out = folder / f"{runtime}-{failure.replace(' ', '-')}-{number}"
     words = {"out": str(out), "seconds": str(int(limit + 60))}
-    subprocess.run(["slipway", "up", "--quiet", HERE / "lab.yaml"], check=True)
+    on = ["--machines", machines] if machines else []
+    subprocess.run(["slipway", "up", "--quiet", *on, HERE / "lab.yaml"], check=True)
     try:
         program = Program([word.format(**words) for word in RUNTIMES[runtime]])
         record = {"runtime": runtime, "failure": failure, "number": number, "limit": limit}
@@ -108,12 +109,12 @@ def trial(folder, runtime, failure, number, limit):
 
 def main():
     folder, limit, repeat = Path(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])
-    runtimes, failures = sys.argv[4].split(","), sys.argv[5].split(",")
+    runtimes, failures, machines = sys.argv[4].split(","), sys.argv[5].split(","), sys.argv[6]
     with open(folder / "records.jsonl", "a") as records:
         for number in range(1, repeat + 1):
             for runtime in runtimes:
                 for failure in failures:
-                    record = trial(folder, runtime, failure, number, limit)
+                    record = trial(folder, runtime, failure, number, limit, machines)
                     print(json.dumps(record), file=records, flush=True)
                     ended = f" after {record['ended']:.1f} s" if record.get("ended") else ""
                     print(f"failure-detection: round {number}: {runtime}, {failure}: {record['outcome']}{ended}", file=sys.stderr)

@@ -6,7 +6,7 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Stdio};
 
 use common::await_that;
-use common::machines::Machines;
+use common::machines::{Machines, address, must};
 use serde_json::Value;
 
 /// Serves one connection until its client has ended.
@@ -136,5 +136,22 @@ fn a_lab_and_its_devices_are_shown_whole() {
     let mermaid = machines.run(1, ["graph", "whole", "--devices", "--mermaid"]);
     assert!(mermaid.contains("[\"machine a\"]") && mermaid.contains(" --- between"), "{mermaid}");
     machines.run(0, ["down", "whole"]);
+    assert_eq!(machines.remains(), [""; 0]);
+}
+
+/// The experiment of `examples/failure-detection`: n3, which fails, is on a machine of its own.
+#[test]
+#[ignore = "a minute, most of it waiting for what hangs; `make test-long` runs it"]
+fn failures_are_detected_between_machines() {
+    let machines = Machines::new(3);
+    let run = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/failure-detection/run");
+    let chosen = format!("a={},b={},c={}", address(0), address(1), address(2));
+    let out = machines.path().join("out");
+    let mut run = machines.program(0, run.to_str().expect("plain"));
+    must(run.args(["--quick", "--machines", &chosen, "--out"]).arg(&out));
+    let report = std::fs::read_to_string(out.join("report.md")).expect("there is a report");
+    let said = |row: &str| report.lines().find(|line| line.starts_with(row)).unwrap_or_default().to_owned();
+    assert_eq!(said("| Open MPI, by the agent").matches("detected, aborted").count(), 2, "{report}");
+    assert!(said("| Open MPI, by ssh").ends_with("**not** detected, hangs beyond 20 s |"), "{report}");
     assert_eq!(machines.remains(), [""; 0]);
 }
