@@ -151,7 +151,9 @@ fn failures_are_detected_between_machines() {
     must(run.args(["--quick", "--machines", &chosen, "--out"]).arg(&out));
     let report = std::fs::read_to_string(out.join("report.md")).expect("there is a report");
     let said = |row: &str| report.lines().find(|line| line.starts_with(row)).unwrap_or_default().to_owned();
-    assert_eq!(said("| Open MPI, by the agent").matches("detected, aborted").count(), 2, "{report}");
-    assert!(said("| Open MPI, by ssh").ends_with("**not** detected, hangs beyond 20 s |"), "{report}");
+    // soft, then hard: nothing tells of a machine without power.
+    for row in ["| Open MPI, by the agent | detected, aborted after", "| Open MPI, by ssh | detected, aborted after"] {
+        assert!(said(row).ends_with("| **not** detected, hangs beyond 20 s |"), "{report}");
+    }
     assert_eq!(machines.remains(), [""; 0]);
 }
