@@ -103,7 +103,7 @@ pub(crate) struct MachineSettings {
     pub(crate) cores: Option<Spanned<u32>>,
     /// Memory that it offers: nodes whose `memory` adds up to more are not placed on it. No bound when left out.
     pub(crate) memory: Option<Spanned<Bytes>>,
-    /// What it has that others may not: nodes that need it are placed here.
+    /// Labels that nodes may need. Such nodes are placed on machines that have them all.
     #[serde(default)]
     pub(crate) labels: Vec<Spanned<String>>,
 }

@@ -66,7 +66,7 @@ impl State {
             }
         }
         self.hear_kept();
-        // What stood still may go on now.
+        // Operations that stood still may go on now.
         for index in 0..self.queue_pairs.len() {
             self.progress(index);
         }
