@@ -36,6 +36,7 @@ pub use drivers::{Mechanism, moves, plan, survey};
 pub use error::{NetworkError, Unsupported};
 pub use fabric::{Fabric, NodeNet};
 pub use host::{mark, sources, wait_until_gone};
+pub use members::VXLAN_OVERHEAD;
 pub use node::{configure_node, prepare_node};
 pub(crate) use switch::keeps_addresses;
 pub use trunk::TUNNEL_PORT;

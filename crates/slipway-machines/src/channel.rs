@@ -38,16 +38,12 @@ pub(crate) struct Channel {
 impl Channel {
     /// Starts a part, and waits until it greets.
     pub(crate) fn open(rsh: &Rsh, machine: &Machine) -> Result<Self, MachineError> {
-        let mut channel = Self::start(rsh, machine, false)?;
-        channel.greet()?;
-        Ok(channel)
+        Self::start(rsh, machine, false)
     }
 
     /// As [`open`](Self::open). The error has the words of the remote shell, which go nowhere else.
     pub(crate) fn open_quietly(rsh: &Rsh, machine: &Machine) -> Result<Self, MachineError> {
-        let mut channel = Self::start(rsh, machine, true)?;
-        channel.greet()?;
-        Ok(channel)
+        Self::start(rsh, machine, true)
     }
 
     fn start(rsh: &Rsh, machine: &Machine, quietly: bool) -> Result<Self, MachineError> {
@@ -69,7 +65,10 @@ impl Channel {
         let (input, output) = (child.stdin.take(), child.stdout.take());
         let output = output.ok_or_else(|| unreachable(io::ErrorKind::BrokenPipe.into()))?;
         let output = Some(BufReader::new(output));
-        Ok(Self { machine: machine.name.clone(), shown: shown.clone(), child, input, output, is_of_job, stays: false })
+        let machine = machine.name.clone();
+        let mut channel = Self { machine, shown: shown.clone(), child, input, output, is_of_job, stays: false };
+        channel.greet()?;
+        Ok(channel)
     }
 
     fn greet(&mut self) -> Result<(), MachineError> {

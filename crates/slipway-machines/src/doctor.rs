@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use serde::Serialize;
 use slipway_engine::facts::{Check, Verdict};
-use slipway_engine::network::TUNNEL_PORT;
+use slipway_engine::network::{TUNNEL_PORT, VXLAN_OVERHEAD};
 use slipway_engine::rsh::Rsh;
 use slipway_lab::model::Machine;
 
@@ -21,8 +21,6 @@ const TRIPS: usize = 8;
 const APART: u64 = 100_000_000;
 /// Size of a packet that a lab's tunnels take by default, bytes.
 const USUAL: u16 = 1500;
-/// Bytes that a tunnel takes of a packet.
-const OVERHEAD: u16 = 50;
 
 /// A machine, as the doctor finds it.
 #[derive(Debug, Serialize)]
@@ -166,7 +164,7 @@ fn way(from: &str, to: &Machine, mtu: Option<u16>) -> Check {
             &subject,
             Verdict::Partial,
             format!("UDP port {TUNNEL_PORT} is open, and packets of {mtu} bytes arrive, but none of {USUAL}"),
-            Some(format!("write `underlay: {{mtu: {}}}` in lab files", mtu - OVERHEAD)),
+            Some(format!("write `underlay: {{mtu: {}}}` in lab files", u32::from(mtu) - VXLAN_OVERHEAD)),
         ),
         Some(mtu) => good(&subject, format!("UDP port {TUNNEL_PORT} is open, and packets of {mtu} bytes arrive")),
     }

@@ -71,7 +71,7 @@ impl Watch {
         Ok(Self(Some(Peers {
             home: current_mount().map_err(AnchorError::system("keep the machine's mount namespace"))?,
             socket: None,
-            pulses: Pulses::new(secret, lab.part.number),
+            pulses: Pulses::new(&secret.into(), lab.part.number),
             own,
             is_origin,
             others: others.collect(),

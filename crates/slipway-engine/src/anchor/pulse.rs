@@ -1,18 +1,16 @@
 //! Pulses: what the anchors of a lab's machines tell each other, so that each knows that the others are there.
 //!
 //! A pulse is one datagram: the lab's number, the machine that sends it, a number that grows, and whether the lab is kept.
-//! A MAC of all four follows (HMAC-SHA-256, RFC 2104), with the secret of the lab. Programs of nodes on driver `host` share the network that pulses
-//! take, so a pulse without the right MAC, or one that came before, says nothing.
+//! A MAC of all four follows (HMAC-SHA-256, RFC 2104), with a key from the lab's secret. Programs of nodes on driver `host`
+//! share the network that pulses take, so a pulse without the right MAC, or one that came before, says nothing.
 
 use std::collections::BTreeMap;
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
+use slipway_fast::channel::Key;
 use slipway_lab::id::MachineId;
-use slipway_lab::model::Secret;
 
-/// Separates this use of the secret from others.
-const PURPOSE: &[u8] = b"slipway pulse 1 ";
 /// Bytes of four numbers.
 const BODY: usize = 32;
 /// Bytes of a pulse.
@@ -29,15 +27,16 @@ pub(super) struct Pulse {
 
 /// Writes and reads the pulses of one lab.
 pub(super) struct Pulses {
-    secret: Secret,
+    key: Key,
     lab: u64,
     /// The greatest number that each machine has sent.
     seen: BTreeMap<MachineId, u64>,
 }
 
 impl Pulses {
-    pub(super) fn new(secret: Secret, lab: u64) -> Self {
-        Self { secret, lab, seen: BTreeMap::new() }
+    /// Those of the lab with this key and number.
+    pub(super) fn new(lab_key: &Key, lab: u64) -> Self {
+        Self { key: lab_key.derived("pulses"), lab, seen: BTreeMap::new() }
     }
 
     /// The bytes of a pulse. `number` is greater than in all before.
@@ -68,8 +67,8 @@ impl Pulses {
     }
 
     fn mac(&self, body: &[u8]) -> Hmac<Sha256> {
-        let keyed = Hmac::<Sha256>::new_from_slice(&self.secret.0).expect("HMAC takes keys of every length");
-        keyed.chain_update(PURPOSE).chain_update(body)
+        let keyed = Hmac::<Sha256>::new_from_slice(self.key.bytes()).expect("HMAC takes keys of every length");
+        keyed.chain_update(body)
     }
 }
 
@@ -82,21 +81,21 @@ mod tests {
     #[test]
     fn a_pulse_counts_once_and_for_its_own_lab_alone() {
         let from = |machine| Pulse { from: MachineId(machine), is_kept: machine == 2 };
-        let mut pulses = Pulses::new(Secret([7; 32]), 5);
+        let mut pulses = Pulses::new(&Key::take(&mut [7; 32]), 5);
         let (first, second) = (pulses.write(from(1), 10), pulses.write(from(1), 11));
         assert_eq!(pulses.read(&second), Some(from(1)));
         assert_eq!(pulses.read(&second), None, "again");
         assert_eq!(pulses.read(&first), None, "an older one");
         let other = pulses.write(from(2), 3);
         assert_eq!(pulses.read(&other), Some(from(2)));
-        assert_eq!(Pulses::new(Secret([8; 32]), 5).read(&first), None, "another secret");
-        assert_eq!(Pulses::new(Secret([7; 32]), 6).read(&first), None, "another lab");
+        assert_eq!(Pulses::new(&Key::take(&mut [8; 32]), 5).read(&first), None, "another secret");
+        assert_eq!(Pulses::new(&Key::take(&mut [7; 32]), 6).read(&first), None, "another lab");
     }
 
     proptest! {
         #[test]
         fn other_bytes_say_nothing(bytes in prop::collection::vec(any::<u8>(), 0..80), at in 0..LENGTH, bit in 0..8_u32) {
-            let mut pulses = Pulses::new(Secret([7; 32]), 5);
+            let mut pulses = Pulses::new(&Key::take(&mut [7; 32]), 5);
             prop_assert_eq!(pulses.read(&bytes), None);
             let mut pulse = pulses.write(Pulse { from: MachineId(1), is_kept: true }, 1);
             pulse[at] ^= 1_u8 << bit;

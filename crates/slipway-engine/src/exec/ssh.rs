@@ -10,7 +10,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 
 use ring::signature::{Ed25519KeyPair, KeyPair as _};
 use slipway_fast::channel::Key;
-use slipway_lab::model::{Lab, Node, Secret};
+use slipway_lab::model::{Lab, Node};
 use ssh_key::private::{Ed25519Keypair, Ed25519PrivateKey, KeypairData};
 use ssh_key::public::Ed25519PublicKey;
 use ssh_key::{LineEnding, PrivateKey};
@@ -69,10 +69,7 @@ pub(crate) fn prepare(lab: &Lab, dir: &LabDir) -> Result<(), SshError> {
     let folder = dir.join(FOLDER);
     let says = |doing: &'static str| move |source| SshError::File { doing, source };
     fs::DirBuilder::new().mode(0o755).create(&folder).map_err(says("make a folder"))?;
-    let secret = match lab.part.secret {
-        Some(Secret(mut bytes)) => Key::take(&mut bytes),
-        None => Key::draw().map_err(says("draw a key"))?,
-    };
+    let secret = lab.part.secret.map_or_else(Key::draw, |secret| Ok(secret.into())).map_err(says("draw a key"))?;
     let (host, id) = (key(&secret.derived("ssh host"))?, key(&secret.derived("ssh user"))?);
     let public = |key: &PrivateKey| key.public_key().to_openssh().map_err(|_| SshError::Key);
     let private = |key: &PrivateKey| key.to_openssh(LineEnding::LF).map_err(|_| SshError::Key);

@@ -17,7 +17,7 @@ use slipway_fast::policy::Policy;
 use slipway_fast::router::PersistentState;
 use slipway_fast::setup::{PORT, RouterSetup};
 use slipway_lab::id::HostId;
-use slipway_lab::model::{self, Lab, Network, Secret};
+use slipway_lab::model::{self, Lab, Network};
 use slipway_sys::bpf::{Interruptions, SocketStorage, ThreadCounts};
 
 /// What all routers of a lab have in common.
@@ -49,8 +49,8 @@ impl Shared {
     pub(super) fn new(lab: &Lab) -> io::Result<Self> {
         let metadata = MetadataStore::new(SocketStorage::create("slipway_notes", metadata::BYTES)?);
         // Routers of all machines have one key and one number, which come with the part.
-        let (key, number) = if let Some(Secret(mut secret)) = lab.part.secret {
-            (KeyFile::of(&Key::take(&mut secret))?, lab.part.number)
+        let (key, number) = if let Some(secret) = lab.part.secret {
+            (KeyFile::of(&Key::from(secret))?, lab.part.number)
         } else {
             let number = Key::draw()?.bytes().first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes));
             (KeyFile::draw()?, number)

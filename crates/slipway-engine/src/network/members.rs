@@ -8,7 +8,7 @@ use slipway_lab::model::{DriverKind, Interface, Lab};
 /// Ethernet's own, bytes.
 const ETHERNET_MTU: u32 = 1500;
 /// Bytes that a VXLAN tunnel over IPv4 adds to a packet: outer IPv4 20, UDP 8, VXLAN 8, inner Ethernet 14 (RFC 7348).
-pub(super) const VXLAN_OVERHEAD: u32 = 50;
+pub const VXLAN_OVERHEAD: u32 = 50;
 
 /// The interface of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -13,7 +13,7 @@ use rustix::event::PollFd;
 use slipway_fast::channel::{Hello, Key, KeyFile};
 use slipway_fast::filter;
 use slipway_lab::id::{HostId, NodeId};
-use slipway_lab::model::{Lab, Secret};
+use slipway_lab::model::Lab;
 use slipway_lab::policy::Rule;
 use slipway_sys::bpf::SocketGuard;
 use slipway_sys::cgroup::Group;
@@ -196,8 +196,8 @@ impl Brokers {
 
 /// The brokers' own key, and the lab's number. Brokers of several machines derive the key from the secret of the lab.
 fn identity(lab: &Lab) -> io::Result<(KeyFile, u64)> {
-    if let Some(Secret(mut secret)) = lab.part.secret {
-        return Ok((KeyFile::of(&Key::take(&mut secret).derived("brokers"))?, lab.part.number));
+    if let Some(secret) = lab.part.secret {
+        return Ok((KeyFile::of(&Key::from(secret).derived("brokers"))?, lab.part.number));
     }
     let number = Key::draw()?.bytes().first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes));
     Ok((KeyFile::draw()?, number))

@@ -10,6 +10,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::rand::{GetRandomFlags, getrandom};
 use sha2::Sha256;
+use slipway_lab::model::Secret;
 use zeroize::{Zeroize, Zeroizing};
 
 /// HMAC-SHA-256 (RFC 2104, FIPS 180-4) with a key in it. Wiped when dropped.
@@ -30,6 +31,13 @@ pub struct KeyFile(File);
 /// A number used once. Each side draws one for each handshake.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Nonce(pub(super) [u8; WIDTH]);
+
+impl From<Secret> for Key {
+    /// The key that all machines of a lab have.
+    fn from(Secret(mut bytes): Secret) -> Self {
+        Self::take(&mut bytes)
+    }
+}
 
 impl Key {
     /// Draws a new key from the kernel (`getrandom(2)`).
