@@ -10,11 +10,13 @@ use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
 
 use nix::sched::{CloneFlags, setns};
+use nix::sys::signal::Signal as Asked;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
 use slipway_sys::clone::{Cloned, SingleThread, clone, close_all_but};
 use slipway_sys::process::{detach, reap};
+use slipway_sys::signals::ignore;
 
 /// The guard of this process. Dropped, it is dismissed.
 #[derive(Debug)]
@@ -51,8 +53,9 @@ impl Guard {
         match clone(alone, CloneFlags::empty())? {
             Cloned::Parent { pidfd, .. } => Ok(Self(pidfd)),
             Cloned::Child => {
-                // A signal to the command's whole process group must not end its guard.
-                let ready = detach().and_then(|()| Ok(rustix::thread::set_name(c"slipway-guard")?));
+                // A signal to the command's whole process group, or to its whole job, must not end its guard.
+                let ready = detach().and_then(|()| ignore(&[Asked::SIGINT, Asked::SIGTERM, Asked::SIGHUP]));
+                let ready = ready.and_then(|()| Ok(rustix::thread::set_name(c"slipway-guard")?));
                 let _ = ready.and_then(|()| begin(watched.as_raw_fd()));
                 while let Err(Errno::INTR) = poll(&mut [PollFd::new(&watched, PollFlags::IN)], None) {}
                 end();

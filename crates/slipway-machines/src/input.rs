@@ -1,18 +1,22 @@
-//! The orders of a coordinator, as bytes: they end with the coordinator, with the part that they are about, or with silence.
+//! The orders of a coordinator, as bytes: they end with the coordinator, with the part that they
+//! are about, with a signal, or with silence.
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use slipway_sys::signals::Taken;
 
 /// A coordinator's orders, as bytes.
 #[derive(Debug)]
 pub struct Input {
     file: File,
     end: Option<OwnedFd>,
+    /// Readable once this process is asked to end.
+    asked: Option<OwnedFd>,
     /// Longest silence of a coordinator that is there.
     patience: Option<Duration>,
 }
@@ -23,7 +27,16 @@ impl Input {
     /// # Errors
     /// As `dup(2)`.
     pub fn of(descriptor: BorrowedFd<'_>) -> io::Result<Self> {
-        Ok(Self { file: descriptor.try_clone_to_owned()?.into(), end: None, patience: None })
+        Ok(Self { file: descriptor.try_clone_to_owned()?.into(), end: None, asked: None, patience: None })
+    }
+
+    /// Has the input end as soon as this process is asked to end, by one of these signals.
+    ///
+    /// # Errors
+    /// As `dup(2)`.
+    pub fn end_by(&mut self, signals: &Taken) -> io::Result<()> {
+        self.asked = Some(signals.as_fd().try_clone_to_owned()?);
+        Ok(())
     }
 
     /// Has the input end as soon as this can be read, which a process's descriptor can once it has ended (`pidfd_open(2)`).
@@ -41,7 +54,7 @@ impl Input {
 impl Read for Input {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         let mut on = vec![PollFd::new(&self.file, PollFlags::IN)];
-        on.extend(self.end.iter().map(|end| PollFd::new(end, PollFlags::IN)));
+        on.extend(self.end.iter().chain(&self.asked).map(|end| PollFd::new(end, PollFlags::IN)));
         let patience = self.patience.map(Timespec::try_from).transpose().map_err(io::Error::other)?;
         while let Err(error) = poll(&mut on, patience.as_ref()) {
             if error != Errno::INTR {
@@ -55,10 +68,8 @@ impl Read for Input {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write as _;
-    use std::os::fd::AsFd as _;
-
     use super::*;
+    use std::io::Write as _;
 
     #[test]
     fn it_ends_with_its_sender_or_with_what_it_is_about_or_after_silence() {
@@ -76,6 +87,11 @@ mod tests {
         assert_eq!(input.read(&mut bytes).unwrap(), 0, "the sender says nothing");
         writer.write_all(b"order").unwrap();
         assert_eq!(input.read(&mut bytes).unwrap(), 5);
+        let (asks, asked) = io::pipe().unwrap();
+        input.asked = Some(asks.into());
+        drop(asked);
+        assert_eq!(input.read(&mut bytes).unwrap(), 0, "this process is asked to end");
+        input.asked = None;
         drop(writer);
         assert_eq!(input.read(&mut bytes).unwrap(), 0, "the sender has ended");
     }

@@ -10,6 +10,7 @@ use slipway_engine::machine::Machine;
 use slipway_engine::scenario::{self, Folder};
 use slipway_lab::model::{Lab, Part, Secret};
 use slipway_measure::play::Line;
+use slipway_sys::signals::Taken;
 
 use crate::away::Away;
 use crate::hold;
@@ -23,18 +24,24 @@ use crate::probe::{self, Ear};
 use crate::shared;
 use crate::verify;
 
-/// Serves until the coordinator closes its end. A part that the coordinator did not keep goes down again. Where `stay`, one
-/// that it kept has this process for as long as it lives, and goes down with it. The process must have one thread only,
+/// Serves until the coordinator closes its end. A part that the coordinator did not keep goes down again. With
+/// signals, one that it kept has this process for as long as it lives, and goes down once a signal comes. The process must have one thread only,
 /// since anchors are cloned from it.
 ///
 /// # Errors
 /// When the coordinator cannot be answered, or sends what is no order.
-pub fn serve(machine: &Machine, stay: bool, from: Input, to: &mut (impl Write + Send)) -> io::Result<()> {
+pub fn serve(
+    machine: &Machine,
+    signals: Option<&Taken>,
+    mut from: Input,
+    to: &mut (impl Write + Send),
+) -> io::Result<()> {
     send(to, &Answer::Hello { protocol: VERSION, version: env!("CARGO_PKG_VERSION").to_owned() })?;
+    signals.map_or(Ok(()), |signals| from.end_by(signals))?;
     let (mut made, mut kept) = (None, None);
-    let served = orders(machine, stay, &mut BufReader::new(from), to, &mut made, &mut kept);
+    let served = orders(machine, signals.is_some(), &mut BufReader::new(from), to, &mut made, &mut kept);
     let undone = made.map_or(Ok(()), Passing::down).map_err(io::Error::other);
-    let stayed = kept.map_or(Ok(()), Passing::stay).map_err(io::Error::other);
+    let stayed = kept.zip(signals).map_or(Ok(()), |(kept, signals)| kept.stay(signals)).map_err(io::Error::other);
     served.and(undone).and(stayed)
 }
 

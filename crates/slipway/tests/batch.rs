@@ -203,8 +203,12 @@ fn programs_of_a_run_are_warned() {
 #[test]
 fn accounting_has_the_processor_time_of_nodes() {
     let slurm = Slurm::with_accounts(2);
-    let second = "(ulimit -t 1; while :; do :; done); true";
-    slurm.file("lab.yaml", &format!("lab: busy\nnodes: {{n: {{count: 2}}}}\njob: {{command: [sh, -c, '{second}']}}\n"));
+    // The process's own clock, as limits of processor time (`RLIMIT_CPU`) count by ticks.
+    let second = "import time, itertools; all(time.process_time() < 1 for _ in itertools.count())";
+    slurm.file(
+        "lab.yaml",
+        &format!("lab: busy\nnodes: {{n: {{count: 2}}}}\njob: {{command: [python3, -c, '{second}']}}\n"),
+    );
     let job = slurm.submit(2, "slipway run lab.yaml\n");
     assert_eq!(slurm.end_of(&job).0, "COMPLETED", "{}", slurm.output());
     let seconds = slurm.processor_time(&job);

@@ -86,17 +86,16 @@ impl Passing {
         self.root.lab(&self.name).read_state().map_or(Ok(None), |state| state.anchor.open())
     }
 
-    /// Stays until the lab has ended, or somebody asks this process to end (`SIGTERM`, `SIGINT`, `SIGHUP`). Then it takes
-    /// down what is left. Batch systems end whatever a step leaves behind, so a lab's step is there for as long as the lab.
+    /// Stays until the lab has ended, or one of these signals comes. Then it takes down what is left.
+    /// Batch systems end whatever a step leaves behind, so a lab's step is there for as long as the lab.
     ///
     /// # Errors
     /// As [`down`], and when the lab cannot be watched.
-    pub fn stay(self) -> Result<(), DownError> {
-        let signals = Taken::new(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]).map_err(Remains::Anchor)?;
+    pub fn stay(self, signals: &Taken) -> Result<(), DownError> {
         let dir = self.root.lab(&self.name);
         let Ok(state) = dir.read_state() else { return Ok(()) };
         let Some(anchor) = state.anchor.open().map_err(Remains::Anchor)? else { return self.down() };
-        let mut watched = [PollFd::new(&signals, PollFlags::IN), PollFd::new(&anchor, PollFlags::IN)];
+        let mut watched = [PollFd::new(signals, PollFlags::IN), PollFd::new(&anchor, PollFlags::IN)];
         while let Err(Errno::INTR) = poll(&mut watched, None) {}
         // Another command may have taken it down, and somebody else brought up one of the same name.
         let is_ours = dir.read_state().is_ok_and(|now| now.anchor == state.anchor);
