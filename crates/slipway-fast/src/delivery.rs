@@ -46,7 +46,8 @@ pub(crate) enum AnnounceError {
 impl From<Errno> for AnnounceError {
     fn from(errno: Errno) -> Self {
         match errno {
-            Errno::CONNREFUSED => Self::Refused,
+            // The listener closed while it had the wake-up in its queue.
+            Errno::CONNREFUSED | Errno::CONNRESET => Self::Refused,
             Errno::INPROGRESS | Errno::AGAIN | Errno::TIMEDOUT => Self::Full,
             _ => Self::Failed,
         }

@@ -17,7 +17,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
-use rustix::net::sockopt::{set_socket_reuseaddr, socket_error};
+use rustix::net::sockopt::{set_socket_keepalive, set_socket_reuseaddr, set_tcp_keepidle, socket_error};
 
 use slipway_lab::id::NodeId;
 
@@ -28,6 +28,12 @@ const PORTS: std::ops::Range<u16> = 61000..65535;
 
 /// Longest wait for room in a listener's full queue.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(50);
+
+/// Time after which the kernel asks whether the listener still holds a wake-up, and asks again.
+///
+/// A listener that closes can lose a wake-up without a word. The kernel drops the last packet of its handshake where the port
+/// was just given up (`__inet_inherit_port`, `net/ipv4/inet_hashtables.c`). No reset follows. The probe is answered by one.
+const PROBE_AFTER: Duration = Duration::from_secs(1);
 
 /// Time after which the router requests others in place of missing ones.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -50,6 +56,8 @@ impl WakeupSocket {
         fcntl_setfl(&socket, OFlags::NONBLOCK)?;
         // Otherwise two sockets could have the same port (`socket(7)`).
         set_socket_reuseaddr(&socket, false)?;
+        set_tcp_keepidle(&socket, PROBE_AFTER)?;
+        set_socket_keepalive(&socket, true)?;
         // A port that is asked for by number stays with the socket when it disconnects (SOCK_BINDPORT_LOCK).
         for port in PORTS {
             let address = SocketAddr::new(ip, port);
@@ -80,7 +88,8 @@ impl WakeupSocket {
     /// loopback when it is sent, or soon after.
     ///
     /// # Errors
-    /// `ECONNREFUSED` where nobody listens, `EINPROGRESS` where its queue is full.
+    /// `ECONNREFUSED` where nobody listens, `ECONNRESET` where the listener closes meanwhile, `EINPROGRESS` where its queue is
+    /// full.
     pub fn wake(&self, at: SocketAddr, patience: Duration) -> Result<(), Errno> {
         match rustix::net::connect(&self.socket, &at) {
             Err(Errno::INPROGRESS) => {}
@@ -249,6 +258,10 @@ impl Stocks {
 
 #[cfg(test)]
 mod tests {
+    use std::net::{Ipv4Addr, TcpListener};
+
+    use slipway_sys::sockopt::{self, Name};
+
     use super::*;
 
     const LONG: Duration = Duration::from_secs(30);
@@ -334,5 +347,24 @@ mod tests {
             [left(NodeId(1), false), left(NodeId(2), false), left(NodeId(2), true)],
             [vec![3, 4], vec![5], vec![6]]
         );
+    }
+
+    /// `TCP_REPAIR` closes the listener's end as the kernel loses one: the other end does not hear of it.
+    #[test]
+    fn a_wakeup_that_its_listener_lost_ends() {
+        const REPAIR: Name = Name { level: libc::IPPROTO_TCP, name: libc::TCP_REPAIR };
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a listener");
+        let socket = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::STREAM, None);
+        let wakeup_socket = WakeupSocket::new(socket.expect("a socket"), Ipv4Addr::LOCALHOST.into()).expect("bound");
+        // The second time, it is connected anew.
+        for _ in 0..2 {
+            wakeup_socket.wake(listener.local_addr().expect("an address"), LONG).expect("there is room");
+            let (accepted, _) = listener.accept().expect("accepted");
+            sockopt::set(&accepted, REPAIR, &1_i32.to_ne_bytes()).expect("these tests need root");
+            drop(accepted);
+            let mut wakeup = [PollFd::new(&wakeup_socket.socket, PollFlags::RDHUP)];
+            assert_eq!(poll(&mut wakeup, Some(&timespec(LONG))), Ok(1), "it ends");
+            wakeup_socket.release();
+        }
     }
 }
