@@ -95,19 +95,18 @@ fn lost_accept(call: &Trapped<'_>) -> Option<Accepted> {
 fn wait(call: &Trapped<'_>, listening: &Listening, cookie: u64) -> Result<Option<Accepted>, Answer> {
     let blocked_accepts = call.blocked_accepts;
     let patience = socket_timeout(&listening.socket, Timeout::Recv)?;
-    if let Some(ready) = blocked_accepts.block(call.tree, call.call, cookie, &listening.socket, patience)? {
-        return Ok(Accepted::of(ready.connection, ready.ipv6));
-    }
-    // Nobody received an event for connections that came in between.
-    if !is_readable(&listening.socket)? || !blocked_accepts.take_back(call.tree, call.call, cookie) {
-        return Ok(None);
-    }
-    match next(call, listening)? {
-        // Another thread accepted it first.
-        None => Ok(blocked_accepts
-            .block(call.tree, call.call, cookie, &listening.socket, patience)?
-            .and_then(|ready| Accepted::of(ready.connection, ready.ipv6))),
-        accepted => Ok(accepted),
+    loop {
+        if let Some(ready) = blocked_accepts.block(call.tree, call.call, cookie, &listening.socket, patience)? {
+            return Ok(Accepted::of(ready.connection, ready.ipv6));
+        }
+        // Nobody received an event for connections that came in between.
+        if !is_readable(&listening.socket)? || !blocked_accepts.take_back(call.tree, call.call, cookie) {
+            return Ok(None);
+        }
+        // Another thread may accept it first. Then others may have come while the call was not blocked.
+        if let accepted @ Some(_) = next(call, listening)? {
+            return Ok(accepted);
+        }
     }
 }
 
