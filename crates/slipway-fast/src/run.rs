@@ -1,7 +1,6 @@
 //! The life of a router: its start, the anchor's orders, and its reports.
 
 use std::io;
-use std::net::TcpListener;
 use std::sync::Arc;
 use std::{panic, process};
 
@@ -27,7 +26,7 @@ pub fn run(setup: RouterSetup) -> io::Result<()> {
         told(info);
         process::abort();
     }));
-    let RouterSetup { host, address_map, persistent, key: key_file, hello, accepts_at, peers, policy, control } = setup;
+    let RouterSetup { host, address_map, persistent, key: key_file, hello, listener, peers, policy, control } = setup;
     let control = Arc::new(control);
     // This is done here, not where the router was made: the keeper process is a copy from before.
     let key = key_file.read()?;
@@ -39,11 +38,10 @@ pub fn run(setup: RouterSetup) -> io::Result<()> {
         let _ = asking.report(&Report::MoreWakeupSockets { node, ipv6 });
     };
     let router = Router::start(host, address_map, policy, persistent, Peers::new(pool), more)?;
-    let _acceptor = match accepts_at {
+    let _acceptor = match listener {
         None => None,
-        Some(at) => {
+        Some(listener) => {
             let serving = Arc::clone(&router);
-            let listener = TcpListener::bind(at)?;
             Some(Acceptor::start(listener, key, hello, Limits::default(), move |asked| serving.asked(asked))?)
         }
     };

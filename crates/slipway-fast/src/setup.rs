@@ -1,6 +1,6 @@
 //! The values that a router starts with. Everything else comes over its [control](crate::control) connection.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 
 use slipway_lab::id::HostId;
 
@@ -28,8 +28,9 @@ pub struct RouterSetup {
     pub key: KeyFile,
     /// This router's identity to the others.
     pub hello: Hello,
-    /// Address at which it accepts them, its host's on the underlay. `None` where the lab has one host.
-    pub accepts_at: Option<SocketAddr>,
+    /// The socket at which it accepts them, on its host's address of the underlay. It outlives the router, so that others wait
+    /// for the next one in its queue. `None` where the lab has one host.
+    pub listener: Option<TcpListener>,
     /// The other hosts of the lab, and the addresses of their routers.
     pub peers: Vec<(u32, SocketAddr)>,
     /// The policy.

@@ -136,7 +136,12 @@ fn live(ground: Ground<'_>, shared: &Shared, control: RouterEnd, newborn: &mut N
     let needed =
         [setup.control.as_fd(), setup.key.as_fd(), persistent.metadata.storage().as_fd(), persistent.journal.as_fd()];
     let counts: Vec<BorrowedFd<'_>> = persistent.interruptions.iter().map(AsFd::as_fd).collect();
-    limit(ground, newborn, &[&needed[..], &counts, &[ground.lock, copy.as_fd(), newborn.maker().as_fd()]].concat())?;
+    let listener: Vec<BorrowedFd<'_>> = setup.listener.iter().map(AsFd::as_fd).collect();
+    limit(
+        ground,
+        newborn,
+        &[&needed[..], &counts, &listener, &[ground.lock, copy.as_fd(), newborn.maker().as_fd()]].concat(),
+    )?;
     let keeper = keeper(ground.alone, newborn.maker())?;
     newborn.ready(&keeper.to_string())?;
     slipway_fast::confine::confine().and_then(|()| slipway_fast::run::run(setup)).inspect_err(|error| {

@@ -83,8 +83,17 @@ impl Routers {
             muted: BTreeMap::new(),
             log,
         };
+        fast.open_listeners(near, &hosts)?;
         hosts.into_iter().try_for_each(|host| fast.settle(near, host))?;
         Ok(Some(fast))
+    }
+
+    /// Opens the sockets at which the routers of these hosts accept others.
+    fn open_listeners(&mut self, near: &Near<'_>, hosts: &[HostId]) -> Result<(), FastError> {
+        hosts.iter().try_for_each(|&host| {
+            let opened = self.shared.listen(near.lab, host, (near.host_net)(host));
+            opened.map_err(says(format!("listen for other routers on {}", near.lab.hosts[host].name)))
+        })
     }
 
     /// Makes a host's router, with what it needs around it.
@@ -116,11 +125,13 @@ impl Routers {
     fn replace_all(&mut self, near: &Near<'_>) -> Result<(), FastError> {
         self.shared.relocate(near.lab).map_err(says("prepare the fast path of another host"))?;
         let seated: Vec<HostId> = self.seats.keys().copied().collect();
+        let is_new = |host: &HostId| near.lab.is_here(*host) && !seated.contains(host);
+        let new: Vec<HostId> = hosts(near.lab).into_iter().filter(is_new).collect();
+        self.open_listeners(near, &new)?;
         for &host in &seated {
             self.vacate(near.lab, host, Some("a node moved"));
         }
-        let is_new = |host: &HostId| near.lab.is_here(*host) && !seated.contains(host);
-        for host in hosts(near.lab).into_iter().filter(is_new) {
+        for host in new {
             self.settle(near, host)?;
         }
         for host in seated {

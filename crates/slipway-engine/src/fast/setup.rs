@@ -3,8 +3,8 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use slipway_fast::address_map::{AddressMap, Interface};
 use slipway_fast::channel::{Hello, Key, KeyFile, VERSION};
@@ -19,6 +19,7 @@ use slipway_fast::setup::{PORT, RouterSetup};
 use slipway_lab::id::HostId;
 use slipway_lab::model::{self, Lab, Network};
 use slipway_sys::bpf::{Interruptions, SocketStorage, ThreadCounts};
+use slipway_sys::ns::with_net;
 
 /// What all routers of a lab have in common.
 #[derive(Debug)]
@@ -29,6 +30,8 @@ pub(super) struct Shared {
     pub(super) interruptions: Result<(ThreadCounts, Interruptions), String>,
     /// By host, what its router has in hand, for the next one.
     pub(super) journals: BTreeMap<HostId, OwnedFd>,
+    /// By host, where its router accepts others.
+    listeners: BTreeMap<HostId, TcpListener>,
     key: KeyFile,
     /// The lab's number among all whose routers might meet.
     number: u64,
@@ -59,7 +62,20 @@ impl Shared {
         let address_map = places(lab);
         let journals = hosts(lab).into_iter().map(|host| Ok((host, journal::file()?))).collect::<io::Result<_>>()?;
         let interruptions = filter::count_interruptions();
-        Ok(Self { metadata, interruptions, journals, key, number, address_map, policy })
+        let listeners = BTreeMap::new();
+        Ok(Self { metadata, interruptions, journals, listeners, key, number, address_map, policy })
+    }
+
+    /// Opens the socket at which a host's router accepts others, in the host's network, unless it is open. Open all before a
+    /// router begins: a router that is refused pauses before it tries again, and connections take the base network meanwhile.
+    ///
+    /// # Errors
+    /// As `bind(2)` and `setns(2)`.
+    pub(super) fn listen(&mut self, lab: &Lab, host: HostId, net: BorrowedFd<'_>) -> io::Result<()> {
+        if let (Entry::Vacant(vacant), Some(at)) = (self.listeners.entry(host), accepts_at(lab, host)) {
+            vacant.insert(with_net(net, || TcpListener::bind(at))??);
+        }
+        Ok(())
     }
 
     /// Takes the places of a lab in which a node has moved, and makes what another host's router needs.
@@ -88,10 +104,9 @@ impl Shared {
     /// What the router of a host begins with.
     pub(super) fn of_host(&self, lab: &Lab, host: HostId, control: RouterEnd) -> io::Result<RouterSetup> {
         let number = |host: HostId| u32::try_from(host.index()).map_err(io::Error::other);
-        let at = |host: HostId| lab.hosts[host].ipv4.map(|ip| SocketAddr::new(ip.into(), PORT));
         let others = hosts(lab).into_iter().filter(|&other| other != host);
         let journal = self.journals.get(&host).ok_or_else(|| io::Error::other("a host without a journal"))?;
-        let peers = others.filter_map(|other| at(other).map(|at| Ok((number(other)?, at))));
+        let peers = others.filter_map(|other| accepts_at(lab, other).map(|at| Ok((number(other)?, at))));
         Ok(RouterSetup {
             host,
             address_map: self.address_map.clone(),
@@ -102,12 +117,17 @@ impl Shared {
             },
             key: self.key.try_clone()?,
             hello: Hello { lab: self.number, host: number(host)?, version: VERSION },
-            accepts_at: at(host),
+            listener: self.listeners.get(&host).map(TcpListener::try_clone).transpose()?,
             peers: peers.collect::<io::Result<_>>()?,
             policy: self.policy.clone(),
             control,
         })
     }
+}
+
+/// The address at which a host's router accepts others; `None` where the lab has one host.
+fn accepts_at(lab: &Lab, host: HostId) -> Option<SocketAddr> {
+    lab.hosts[host].ipv4.map(|ip| SocketAddr::new(ip.into(), PORT))
 }
 
 /// As [`address_map`], for the connections that this kernel can make.
@@ -173,7 +193,7 @@ mod tests {
         let key = |setup: &RouterSetup| *setup.key.read().expect("it is there").bytes();
         assert_eq!(key(&one), key(&two));
         assert_eq!(one.hello.lab, two.hello.lab);
-        assert_eq!(one.peers, [(1, two.accepts_at.expect("an address"))]);
-        assert_eq!(two.peers, [(0, one.accepts_at.expect("an address"))]);
+        let at = |host| accepts_at(&lab, HostId(host)).expect("an address");
+        assert_eq!((one.peers, two.peers), (vec![(1, at(1))], vec![(0, at(0))]));
     }
 }
