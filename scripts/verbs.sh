@@ -1,6 +1,7 @@
 #!/bin/bash
-# Builds the plug-in of libibverbs, and prints its paths, one a line: verbs.sh [--release].
-# The workspace makes static programs, and a plug-in is a dynamic library: it has flags, and so a folder, of its own.
+# Builds the plug-in of libibverbs and the carrier, and prints their paths, one a line: verbs.sh [--release].
+# The workspace makes static programs. A plug-in is a dynamic library, and the carrier loads some: they have flags, and so a folder,
+# of their own.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -10,11 +11,16 @@ NUMBERS=(34 57 59)
 folder=$(realpath -m "${CARGO_TARGET_DIR:-target}")/verbs
 profile=debug
 [ "${1:-}" != --release ] || profile=release
-RUSTFLAGS="-C target-feature=-crt-static" CARGO_TARGET_DIR=$folder \
-  "${CARGO:-cargo}" rustc --quiet --locked --package slipway-verbs --lib --features plugin --crate-type cdylib "$@" >&2
+build() {
+  RUSTFLAGS="-C target-feature=-crt-static" CARGO_TARGET_DIR=$folder \
+    "${CARGO:-cargo}" rustc --quiet --locked --package slipway-verbs "$@" >&2
+}
+build --lib --features plugin --crate-type cdylib "$@"
+build --bin slipway-carrier --features carrier "$@"
 built=$folder/$(uname -m)-unknown-linux-gnu/$profile
 # libibverbs completes the name with its own number.
 for number in "${NUMBERS[@]}"; do
   ln -f "$built/libslipway_verbs.so" "$built/libslipway-rdmav$number.so"
   printf '%s\n' "$built/libslipway-rdmav$number.so"
 done
+printf '%s\n' "$built/slipway-carrier"

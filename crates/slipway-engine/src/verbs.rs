@@ -7,6 +7,7 @@
 
 mod broker;
 mod brokers;
+mod carrier;
 mod confine;
 mod device;
 mod explain;
@@ -20,6 +21,7 @@ use slipway_lab::id::NodeId;
 use slipway_lab::model::{Lab, Mount, Node};
 
 pub(crate) use brokers::Brokers;
+pub use carrier::CarriedBy;
 pub(crate) use device::NAME as DEVICE;
 pub use explain::{Verdict, Way};
 pub(crate) use explain::{explain, join_all};

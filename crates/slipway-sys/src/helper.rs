@@ -91,19 +91,19 @@ impl Helper {
         }
     }
 
-    /// Executes a program that prints `ready` on a line of its standard output once it serves. The caller ties its life to this
-    /// process's, by `setpriv --pdeathsig` for example.
+    /// Executes a program that prints `ready` on a line of its standard output once it serves, and gives the note after that word.
+    /// The caller ties its life to this process's, by `setpriv --pdeathsig` for example.
     ///
     /// # Errors
     /// When it cannot be executed, or ends or says something else first, or says nothing in a minute. The last line of `log` is
     /// the error where there is one.
-    pub fn execute(command: &mut Command, log: &Path) -> io::Result<Self> {
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+    pub fn execute(command: &mut Command, log: &Path) -> io::Result<(Self, String)> {
+        let mut child = command.stdout(Stdio::piped()).spawn()?;
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidData)?;
         // A child that nobody has waited for keeps its number.
         let helper = Self::adopt(pid)?;
         let said = child.stdout.take().ok_or(io::ErrorKind::InvalidData)?;
-        helper.await_word(PipeReader::from(OwnedFd::from(said))).map(|(helper, _)| helper).map_err(|error| {
+        helper.await_word(PipeReader::from(OwnedFd::from(said))).map_err(|error| {
             let text = fs::read_to_string(log).unwrap_or_default();
             text.lines().last().map_or(error, io::Error::other)
         })

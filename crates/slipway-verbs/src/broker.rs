@@ -113,6 +113,8 @@ pub struct LinkStatus {
     pub joined: bool,
     /// Whether the broker relays it, because a rule limits it.
     pub relayed: bool,
+    /// Whether a carrier has it, and so RDMA devices of two machines.
+    pub by_device: bool,
     /// Its traffic, as the node itself says.
     pub traffic: Traffic,
 }

@@ -49,7 +49,7 @@ impl Lab {
                     asked.lock().unwrap().push_back((ticket, *question));
                     Ok(())
                 }),
-                still: |_, _| (),
+                still: Box::new(|_, _| ()),
             });
             broker.add(NodeConfig { id: own, addresses: vec![address(host)], listener }).unwrap();
             host += 1;

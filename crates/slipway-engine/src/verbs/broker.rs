@@ -24,6 +24,7 @@ use slipway_sys::{caps, sched};
 use slipway_verbs::broker::{Broker, Caps, Hosts, Kind, NodeConfig, NodeStatus, PeerTraffic, Seal};
 use slipway_verbs::wire::Proof;
 
+use super::carrier::Ferry;
 use super::confine;
 use super::far::{self, Links};
 use super::orders::{Answer, Counts, LinkOfNode, NodeVerbs, Order, PeerOfNode, receive, send};
@@ -74,9 +75,9 @@ pub(super) struct Elsewhere {
 impl Elsewhere {
     /// Has a broker accept others, and reach them.
     fn open(&self, broker: &mut Broker, key: Key) -> io::Result<Links> {
-        let own = self.setup.hello.host;
+        let (own, ferry) = (self.setup.hello.host, self.setup.ferry.clone());
         let (links, way) = Links::start(self.setup.clone(), key)?;
-        broker.reach(Hosts { own, count: self.hosts, nodes: self.nodes.clone(), way, still: far::still });
+        broker.reach(Hosts { own, count: self.hosts, nodes: self.nodes.clone(), way, still: far::still(ferry) });
         Ok(links)
     }
 }
@@ -207,6 +208,7 @@ fn told(status: NodeStatus) -> NodeVerbs {
         peer: link.peer,
         joined: link.joined,
         relayed: link.relayed,
+        by_device: link.by_device,
         traffic: link.traffic,
     });
     let with = |peer: PeerTraffic| PeerOfNode { peer_node: peer.peer_node.map(node), traffic: peer.traffic };
@@ -232,7 +234,8 @@ fn limit(ground: &Ground<'_>, control: &UnixStream, newborn: &Newborn) -> io::Re
     setns(ground.net, CloneFlags::CLONE_NEWNET)?;
     let listeners = ground.nodes.values().map(|seat| seat.listener.as_fd());
     let own = [ground.lock, control.as_fd(), newborn.maker().as_fd(), ground.key.as_fd()];
-    let keep: Vec<_> = own.into_iter().chain(listeners).collect();
+    let ferry = ground.elsewhere.as_ref().and_then(|it| it.setup.ferry.as_ref()).map(Ferry::orders);
+    let keep: Vec<_> = own.into_iter().chain(listeners).chain(ferry).collect();
     newborn.keep_only(&keep)?;
     // The anchor may be real-time while a scenario plays.
     let _ = sched::set_usual();

@@ -19,6 +19,7 @@ use slipway_sys::bpf::SocketGuard;
 use slipway_sys::cgroup::Group;
 
 use super::broker::{Elsewhere, Ground, Process, Seat};
+use super::carrier::{CarriedBy, Carrier};
 use super::far;
 use super::orders::{BrokerStatus, Counts, Order};
 use super::rules::Networks;
@@ -52,6 +53,8 @@ pub(crate) struct Brokers {
     /// The brokers' own key, and the lab's number among all whose brokers might meet.
     key: KeyFile,
     number: u64,
+    /// The way to other machines by a device, or why there is none.
+    carrier: Option<Result<Carrier, String>>,
 }
 
 /// An action on a lab's RDMA that failed. It fits "failed to …".
@@ -82,7 +85,8 @@ impl Brokers {
         let log = log.map_err(says("open the log of RDMA"))?;
         let (key, number) = identity(lab).map_err(says("make a key for RDMA"))?;
         let (places, policy, altered) = (BTreeMap::new(), lab.policy.clone(), Altered::default());
-        let mut brokers = Self { places, policy, altered, log, key, number };
+        let carrier = lab.is_spread().then(|| Carrier::start(lab.machines[lab.part.machine].address, &log));
+        let mut brokers = Self { places, policy, altered, log, key, number, carrier };
         for node in with_device {
             let made =
                 seat(dir, lab, node).map_err(says(format!("make the RDMA device of {}", lab.nodes[node].name)))?;
@@ -99,12 +103,17 @@ impl Brokers {
     /// State of each broker.
     pub(crate) fn report(&mut self) -> Vec<BrokerStatus> {
         let altered = &self.altered;
+        let carried = self.carrier.as_ref().map(|carrier| match carrier {
+            Ok(carrier) => carrier.state(),
+            Err(why) => CarriedBy::HostNetwork(why.clone()),
+        });
         let of = |(&host, place): (&HostId, &Place)| {
             let counts = place.process.as_ref().and_then(|process| process.status().ok());
             let pid = place.process.as_ref().map(|process| process.helper.number());
             let Counts { nodes, refused, revoked } = counts.unwrap_or_default();
             let conditioned = place.nodes.keys().copied().filter(|node| altered.shaped.contains(node)).collect();
-            BrokerStatus { host, pid, nodes, refused, revoked, conditioned, parted: altered.parted.clone() }
+            let (parted, carried) = (altered.parted.clone(), carried.clone());
+            BrokerStatus { host, pid, nodes, refused, revoked, conditioned, parted, carried }
         };
         self.places.iter().filter(|(_, place)| !place.nodes.is_empty()).map(of).collect()
     }
@@ -140,10 +149,14 @@ impl Brokers {
             let addresses = device::addresses(lab, node).into_iter().map(|(address, _)| address).collect();
             Ok((number(node.index())?, number(host.index())?, addresses))
         });
+        let elsewhere = lab.hosts.enumerate().filter(|(_, there)| there.machine != lab.hosts[host].machine);
+        let machines = elsewhere.map(|(id, there)| Ok((number(id.index())?, lab.machines[there.machine].address)));
         let setup = far::Setup {
             hello: Hello::new(self.number, number(host.index())?),
             at: own,
             peers: peers.collect::<io::Result<_>>()?,
+            ferry: self.carrier.as_ref().and_then(|carrier| carrier.as_ref().ok()).map(Carrier::ferry),
+            machines: machines.collect::<io::Result<_>>()?,
         };
         let nodes = nodes.collect::<io::Result<_>>()?;
         Ok(Some(Elsewhere { setup, hosts: number(lab.hosts.len())?, nodes }))
@@ -188,9 +201,13 @@ impl Brokers {
     }
 
     fn note(&mut self, lab: &Lab, host: HostId, what: &str) {
+        self.say(&format!("broker of {}: {what}", lab.hosts[host].name));
+    }
+
+    fn say(&mut self, what: &str) {
         let now = humantime::format_rfc3339_millis(SystemTime::now());
         // A full disk is no reason to end the lab.
-        let _ = writeln!(self.log, "{now} broker of {}: {what}", lab.hosts[host].name);
+        let _ = writeln!(self.log, "{now} {what}");
     }
 }
 
@@ -221,7 +238,8 @@ impl Bypass for Brokers {
     }
 
     fn patience(&self) -> Option<Duration> {
-        let due = self.places.values().filter_map(|place| place.due).min();
+        let carrier = self.carrier.as_ref().and_then(|carrier| carrier.as_ref().ok()?.due());
+        let due = self.places.values().filter_map(|place| place.due).chain(carrier).min();
         due.map(|due| due.saturating_duration_since(Instant::now()))
     }
 
@@ -229,6 +247,11 @@ impl Bypass for Brokers {
         let now = Instant::now();
         let is_due = |place: &Place| place.due.is_some_and(|due| due <= now);
         let due: Vec<HostId> = self.places.iter().filter(|(_, place)| is_due(place)).map(|(&host, _)| host).collect();
+        if let Some(Ok(carrier)) = &mut self.carrier
+            && let Err(error) = carrier.tend(&self.log)
+        {
+            self.say(&format!("carrier: cannot be started: {error}"));
+        }
         for host in due {
             if let Err(error) = self.fill(near, host) {
                 self.note(near.lab, host, &format!("cannot be started: {error}"));
@@ -242,6 +265,14 @@ impl Bypass for Brokers {
 
     fn helper_ended(&mut self, lab: &Lab, status: WaitStatus) -> bool {
         let Some(pid) = status.pid().map(nix::unistd::Pid::as_raw) else { return false };
+        if let Some(Ok(carrier)) = &mut self.carrier
+            && carrier.ended(pid)
+        {
+            self.say(&format!(
+                "carrier: ended ({status:?}): its queue pairs fail, and new ones go by the hosts' network"
+            ));
+            return true;
+        }
         let is = |place: &Place| place.process.as_ref().is_some_and(|one| one.helper.number() == pid);
         let Some((&host, place)) = self.places.iter_mut().find(|(_, place)| is(place)) else { return false };
         place.process = None;
@@ -306,5 +337,6 @@ impl Bypass for Brokers {
             place.due = None;
             place.process = None;
         }
+        self.carrier = None;
     }
 }

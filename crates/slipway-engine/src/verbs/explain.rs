@@ -6,6 +6,7 @@ use slipway_lab::id::NodeId;
 use slipway_lab::model::Lab;
 use slipway_lab::policy::Rule;
 
+use super::carrier::CarriedBy;
 use super::has_device;
 use super::orders::BrokerStatus;
 use super::rules::{Networks, Rules};
@@ -30,6 +31,8 @@ pub enum Way {
     SharedMemory,
     /// By a connection of the hosts' network.
     HostNetwork,
+    /// By the RDMA devices of the two machines.
+    Device,
     /// Through the brokers of their hosts, which keep the limits of a rule.
     Relay,
     /// Nowhere: they are not joined.
@@ -66,7 +69,13 @@ pub(crate) fn explain(lab: &Lab, rules: &[Rule], brokers: &[BrokerStatus], from:
     // Another machine's broker has a word of its own, which this one does not know.
     let conditioned =
         own.conditioned.iter().chain(other.iter().flat_map(|other| &other.conditioned)).copied().collect();
-    verdict(lab, &Rules::new(rules, Networks::of(lab), conditioned), from, to)
+    let said = verdict(lab, &Rules::new(rules, Networks::of(lab), conditioned), from, to);
+    let has_carrier = |broker: &BrokerStatus| matches!(broker.carried, Some(CarriedBy::Device(_)));
+    let are_apart = lab.machine_of(from) != lab.machine_of(to);
+    if said.way == Way::HostNetwork && are_apart && has_carrier(own) && other.is_some_and(has_carrier) {
+        return Verdict { way: Way::Device, why: "both machines have an RDMA device".to_owned(), errno: None };
+    }
+    said
 }
 
 /// Whether verbs of programs in all of these nodes reach all others of them, under these rules.

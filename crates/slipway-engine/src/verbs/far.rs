@@ -2,8 +2,8 @@
 //! for all queue pairs of two hosts. A connection that was accepted becomes the queue pairs' own.
 
 use std::collections::BTreeMap;
-use std::io;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener};
+use std::io::{self, Read as _, Write as _};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -15,8 +15,11 @@ use rustix::net::sockopt;
 use slipway_fast::channel::{Acceptor, ChannelError, Hello, Key, Limits, Open, OpenRequest, Pool, Refusal};
 use slipway_fast::setup;
 use slipway_sys::sockopt as filter;
-use slipway_verbs::broker::{Broker, Join, Membership, Name, Question, Way};
+use slipway_verbs::broker::{Broker, Join, Membership, Name, Question, Still, Way};
+use slipway_verbs::carrier::{FALLS_BACK, Invitation};
 use slipway_verbs::wire::{Gid, Transport};
+
+use super::carrier::{Ferry, leads_there};
 
 /// The port at which brokers accept each other, beside that of routers. It is not registered with IANA.
 pub(super) const PORT: u16 = setup::PORT + 1;
@@ -30,6 +33,9 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// How long the other host may leave data unacknowledged. Then requests of its queue pairs fail, as after the retries of a device.
 const SILENCE: Duration = Duration::from_secs(5);
 
+/// How long a device is not tried after it has not reached another machine.
+const IDLE: Duration = Duration::from_secs(30);
+
 /// Bits of a queue pair's number.
 const NUMBER: u32 = 24;
 
@@ -41,6 +47,10 @@ pub(super) struct Setup {
     pub(super) at: SocketAddr,
     /// The brokers of other hosts.
     pub(super) peers: Vec<(u32, SocketAddr)>,
+    /// The way to the machine's RDMA device, where it has one.
+    pub(super) ferry: Option<Ferry>,
+    /// Addresses of the other machines that hosts are on.
+    pub(super) machines: BTreeMap<u32, Ipv4Addr>,
 }
 
 enum News {
@@ -67,13 +77,14 @@ impl Post {
 pub(super) struct Links {
     news: Receiver<News>,
     bell: Arc<OwnedFd>,
+    ferry: Option<Ferry>,
     _acceptor: Acceptor,
 }
 
 impl Links {
     /// Accepts other brokers from now on. Gives the way to them too.
     pub(super) fn start(setup: Setup, key: Key) -> io::Result<(Self, Way)> {
-        let Setup { hello, at, peers } = setup;
+        let Setup { hello, at, peers, ferry, machines } = setup;
         let (sender, news) = channel();
         let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let post = Post { news: sender, bell: Arc::clone(&bell) };
@@ -82,7 +93,8 @@ impl Links {
         let acceptor = Acceptor::start(TcpListener::bind(at)?, key, hello, Limits::default(), move |open| {
             asked.send(News::Asked(Box::new(open)));
         })?;
-        Ok((Self { news, bell, _acceptor: acceptor }, way(pool, post)))
+        let device = ferry.clone().map(|ferry| (ferry, machines));
+        Ok((Self { news, bell, ferry, _acceptor: acceptor }, way(pool, post, device)))
     }
 
     /// Brings the broker what other brokers say.
@@ -91,7 +103,7 @@ impl Links {
         while let Ok(news) = self.news.try_recv() {
             match news {
                 News::Answered(ticket, answer) => broker.answered(ticket, answer),
-                News::Asked(open) => asked(broker, *open),
+                News::Asked(open) => asked(broker, self.ferry.as_ref(), *open),
             }
         }
     }
@@ -105,7 +117,7 @@ impl AsFd for Links {
 }
 
 /// The way to other brokers: a thread for each, so that one that does not answer delays no other.
-fn way(pool: Arc<Pool>, post: Post) -> Way {
+fn way(pool: Arc<Pool>, post: Post, device: Option<(Ferry, BTreeMap<u32, Ipv4Addr>)>) -> Way {
     let mut threads: BTreeMap<u32, Sender<(u64, Open)>> = BTreeMap::new();
     Box::new(move |host, ticket, question| {
         let open = write(question);
@@ -114,9 +126,11 @@ fn way(pool: Arc<Pool>, post: Post) -> Way {
             std::collections::btree_map::Entry::Vacant(vacant) => {
                 let (sender, questions) = channel::<(u64, Open)>();
                 let (pool, post) = (Arc::clone(&pool), post.clone());
+                let device = device.as_ref().and_then(|(ferry, all)| Some((ferry.clone(), *all.get(&host)?)));
+                let mut device = device.map(|(ferry, machine)| Device { ferry, machine, idle: None });
                 let ask = move || {
                     for (ticket, open) in questions {
-                        post.send(News::Answered(ticket, ask(&pool, host, &open)));
+                        post.send(News::Answered(ticket, ask(&pool, host, open, device.as_mut())));
                     }
                 };
                 let made = std::thread::Builder::new().name(format!("asks-{host}")).spawn(ask);
@@ -128,12 +142,52 @@ fn way(pool: Arc<Pool>, post: Post) -> Way {
     })
 }
 
-fn ask(pool: &Pool, host: u32, open: &Open) -> Result<OwnedFd, Errno> {
+/// The way to another machine by the device of this one.
+struct Device {
+    ferry: Ferry,
+    machine: Ipv4Addr,
+    /// It has not reached the other machine, and is not tried before then.
+    idle: Option<Instant>,
+}
+
+impl Device {
+    fn is_idle(&self) -> bool {
+        self.idle.is_some_and(|until| Instant::now() < until)
+    }
+
+    /// Takes up the other broker's invitation, which comes first on its connection.
+    fn follow(&mut self, mut connection: TcpStream) -> Result<OwnedFd, Errno> {
+        let failed = |error: io::Error| Errno::from_io_error(&error).unwrap_or(Errno::CONNRESET);
+        connection.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
+        let (mut first, mut rest) = ([0], [0; Invitation::REST]);
+        connection.read_exact(&mut first).map_err(failed)?;
+        if Invitation::has_rest(first[0]).ok_or(Errno::PROTO)? {
+            connection.read_exact(&mut rest).map_err(failed)?;
+            let Invitation::Device { port, token } = Invitation::of_rest(rest) else { return Err(Errno::PROTO) };
+            match self.ferry.connect(SocketAddrV4::new(self.machine, port), token) {
+                Ok(own) => return Ok(own),
+                // Both sides know that it is the connection's turn now.
+                Err(_) => connection.write_all(&[FALLS_BACK]).map_err(failed)?,
+            }
+            self.idle = Some(Instant::now() + IDLE);
+        }
+        connection.set_read_timeout(None).map_err(failed)?;
+        ready(connection.into())
+    }
+}
+
+fn ask(pool: &Pool, host: u32, mut open: Open, device: Option<&mut Device>) -> Result<OwnedFd, Errno> {
+    // A question for news has no stream.
+    let device = device.filter(|device| !device.is_idle() && is_join(&open));
+    open.flow |= if device.is_some() { BY_DEVICE } else { 0 };
     let until = Instant::now() + PATIENCE;
     loop {
         let left = until.saturating_duration_since(Instant::now());
-        match pool.open(host, open, left) {
-            Ok(stream) => return ready(stream.into()),
+        match pool.open(host, &open, left) {
+            Ok(stream) => match device {
+                Some(device) => return device.follow(stream),
+                None => return ready(stream.into()),
+            },
             Err(ChannelError::Refused(refusal)) => return Err(errno(refusal)),
             Err(ChannelError::NotReady { .. } | ChannelError::Gone) if !left.is_zero() => std::thread::sleep(PAUSE),
             Err(ChannelError::TimedOut) => return Err(Errno::TIMEDOUT),
@@ -142,7 +196,24 @@ fn ask(pool: &Pool, host: u32, open: &Open) -> Result<OwnedFd, Errno> {
     }
 }
 
-fn asked(broker: &mut Broker, open: OpenRequest) {
+/// Accepts a question, and says by which way its queue pairs go where the other broker can take both.
+fn accept(open: OpenRequest, is_by_device: bool, ferry: Option<&Ferry>) -> Result<OwnedFd, Errno> {
+    let mut connection = open.accept().map_err(|_| Errno::CONNRESET)?;
+    if !is_by_device {
+        return ready(connection.into());
+    }
+    let own = ready(connection.try_clone().map_err(|_| Errno::MFILE)?.into())?;
+    let (own, invitation) = match ferry.map(|ferry| ferry.expect(own.as_fd())) {
+        Some(Ok(by_device)) => by_device,
+        _ => (own, Invitation::Stream),
+    };
+    connection.write_all(&invitation.to_bytes()).map_err(|_| Errno::CONNRESET)?;
+    Ok(own)
+}
+
+fn asked(broker: &mut Broker, ferry: Option<&Ferry>, mut open: OpenRequest) {
+    let is_by_device = open.open.flow & BY_DEVICE != 0;
+    open.open.flow &= !BY_DEVICE;
     let join = match read(&open.open) {
         Some(Question::Join(join)) => join,
         Some(Question::Group(news)) => {
@@ -154,18 +225,22 @@ fn asked(broker: &mut Broker, open: OpenRequest) {
     };
     let mut open = Some(open);
     let host = open.as_ref().map_or(u32::MAX, |open| open.host);
-    let refused = broker.asked(host, &join, || {
-        let open = open.take().ok_or(Errno::INVAL)?;
-        let stream = open.accept().map_err(|_| Errno::CONNRESET)?;
-        ready(stream.into())
-    });
+    let refused = broker.asked(host, &join, || accept(open.take().ok_or(Errno::INVAL)?, is_by_device, ferry));
     if let (Err(errno), Some(open)) = (refused, open) {
         let _ = open.refuse(refusal(errno));
     }
 }
 
-/// Has a stream's end hear nothing, as if its link was cut, or hear again. It drops what comes, so TCP sends that again later.
-pub(super) fn still(stream: BorrowedFd<'_>, is_still: bool) {
+/// Has a stream's end hear nothing, as if its link was cut, or hear again. It drops what comes, so TCP sends that again later. A
+/// carrier moves nothing.
+pub(super) fn still(ferry: Option<Ferry>) -> Still {
+    Box::new(move |stream, is_still| match &ferry {
+        Some(ferry) if leads_there(stream) => ferry.hold(stream, is_still),
+        _ => deafen(stream, is_still),
+    })
+}
+
+fn deafen(stream: BorrowedFd<'_>, is_still: bool) {
     // A stream that has ended takes no option, and is still anyway.
     let _ = filter::set_deaf(stream, is_still);
     let _ = hold_out(stream, is_still);
@@ -187,6 +262,13 @@ fn ready(stream: OwnedFd) -> Result<OwnedFd, Errno> {
     sockopt::set_tcp_keepcnt(&stream, 3)?;
     hold_out(&stream, false)?;
     Ok(stream)
+}
+
+/// A question whose asker can go by a device too: the answer is an invitation.
+const BY_DEVICE: u64 = 1 << 63;
+
+fn is_join(open: &Open) -> bool {
+    matches!(read(open), Some(Question::Join(_)))
 }
 
 /// Numbers of questions, beside those of transports.

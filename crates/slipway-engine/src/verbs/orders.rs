@@ -11,6 +11,7 @@ use slipway_lab::id::{HostId, NodeId};
 use slipway_lab::policy::Rule;
 use slipway_verbs::broker::Traffic;
 
+use super::carrier::CarriedBy;
 use crate::bypass::Parted;
 
 /// Longest message, bytes.
@@ -75,6 +76,9 @@ pub struct BrokerStatus {
     /// Nodes of the lab that do not hear one another now.
     #[serde(default, skip_serializing_if = "Parted::is_empty")]
     pub parted: Parted,
+    /// The way of queue pairs to other machines. `None`: the lab has one machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub carried: Option<CarriedBy>,
 }
 
 /// The use of a node's RDMA device.
@@ -121,6 +125,9 @@ pub struct LinkOfNode {
     /// Whether the broker relays it, because a rule limits it.
     #[serde(default)]
     pub relayed: bool,
+    /// Whether RDMA devices of the two machines carry it.
+    #[serde(default)]
+    pub by_device: bool,
     /// Its traffic, as the node itself says.
     #[serde(flatten)]
     pub traffic: Traffic,

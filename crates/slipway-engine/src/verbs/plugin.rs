@@ -36,12 +36,17 @@ const FOLDERS: [&str; 6] =
 #[error("the plug-in {NAME}*.so is not beside it: {0}")]
 pub(crate) struct NoPlugin(io::Error);
 
+/// Folders that may have what belongs to this program: its own one, and `../lib/slipway`.
+pub(super) fn folders() -> io::Result<[PathBuf; 2]> {
+    let own = slipway_sys::exe::path()?;
+    let beside = own.parent().unwrap_or(Path::new("/"));
+    Ok([beside.to_owned(), beside.join("../lib/slipway")])
+}
+
 /// All builds, by the number of libibverbs' private interface: beside this program, or in `../lib/slipway`.
 pub(super) fn find() -> Result<Vec<(u32, PathBuf)>, NoPlugin> {
-    let own = slipway_sys::exe::path().map_err(NoPlugin)?;
-    let beside = own.parent().unwrap_or(Path::new("/"));
     let mut all = Vec::new();
-    for folder in [beside.to_owned(), beside.join("../lib/slipway")] {
+    for folder in folders().map_err(NoPlugin)? {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             let name = entry.file_name();
             let number = name.to_str().and_then(|name| name.strip_prefix(NAME)?.strip_suffix(".so")?.parse().ok());

@@ -1,7 +1,9 @@
 //! Objects that the broker holds, one by one.
 
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
+
+use rustix::net::{AddressFamily, sockopt};
 
 use super::limits::{Both, Limited};
 use crate::wire::{Proof, Region, Transport};
@@ -35,6 +37,8 @@ pub(super) struct Link {
     pub(super) slots: Vec<Slot>,
     /// A copy of the stream to another host's program, by which the broker ends it.
     pub(super) stream: Option<OwnedFd>,
+    /// Whether its stream leads to a carrier, and so to a device of the machine.
+    pub(super) by_device: bool,
     pub(super) terms: Both,
     /// Whether its nodes do not hear one another, so that it stands still.
     pub(super) is_silent: bool,
@@ -72,6 +76,18 @@ pub(super) struct Slot {
 }
 
 impl Link {
+    /// A connection within the host, whose other end may have to wait for its descriptors.
+    pub(super) fn near(
+        first: u32,
+        nodes: (u32, u32),
+        terms: Both,
+        relay: Option<u64>,
+        (waiting, slots): (Option<Vec<OwnedFd>>, Vec<Slot>),
+    ) -> Self {
+        let (stream, claimant, by_device, is_silent) = Default::default();
+        Self { first, nodes, waiting, slots, stream, by_device, terms, is_silent, relay, claimant }
+    }
+
     /// The node of this end, and that of the other.
     pub(super) fn nodes_from(&self, queue_pair: u32) -> (u32, u32) {
         let (first, second) = self.nodes;
@@ -97,6 +113,11 @@ impl Link {
     }
 }
 
+/// Whether a stream leads to a carrier ([`carrier`](crate::carrier)): it is no stream of the network.
+pub(super) fn leads_to_carrier(stream: impl AsFd) -> bool {
+    sockopt::socket_domain(stream).is_ok_and(|family| family == AddressFamily::UNIX)
+}
+
 /// The key of a connection.
 pub(super) fn key(one: u32, other: u32) -> (u32, u32) {
     (one.min(other), one.max(other))
@@ -106,7 +127,7 @@ pub(super) fn key(one: u32, other: u32) -> (u32, u32) {
 pub type Silence = Box<dyn Fn(u32, u32) -> bool + Send>;
 
 /// Has a stream hear nothing, or hear again.
-pub type Still = fn(BorrowedFd<'_>, bool);
+pub type Still = Box<dyn Fn(BorrowedFd<'_>, bool) + Send>;
 
 /// Kinds of numbers that a proof is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

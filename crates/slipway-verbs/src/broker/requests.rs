@@ -131,20 +131,7 @@ fn connect(
     let nodes = (from.node, to);
     let (relay, own) = (made.relay, made.first);
     if number == peer {
-        tables.links.insert(
-            link,
-            Link {
-                first: number,
-                nodes,
-                waiting: None,
-                slots,
-                stream: None,
-                terms,
-                is_silent: false,
-                relay,
-                claimant: None,
-            },
-        );
+        tables.links.insert(link, Link::near(number, nodes, terms, relay, (None, slots)));
         tables.set_peer(number, peer);
         return Ok(Done::with(Reply::Connected { end: End::Both, counts }, own.into()));
     }
@@ -160,10 +147,7 @@ fn connect(
     } else {
         tables.set_peer(number, peer);
     }
-    tables.links.insert(
-        link,
-        Link { first: number, nodes, waiting, slots, stream: None, terms, is_silent: false, relay, claimant: None },
-    );
+    tables.links.insert(link, Link::near(number, nodes, terms, relay, (waiting, slots)));
     tables.repace();
     Ok(done)
 }

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown};
 
 use super::limits::{Both, Limits};
-use super::objects::{Held, Kind, Link, QueuePair, Seal, key};
+use super::objects::{Held, Kind, Link, QueuePair, Seal, key, leads_to_carrier};
 use super::reply::{Done, From};
 use super::tables::Tables;
 use super::{Broker, BrokerError, Policy};
@@ -161,10 +161,10 @@ pub(super) fn rejoin(
     let (first, nodes) =
         if end == End::Second { (peer, (place.node, from.node)) } else { (number, (from.node, place.node)) };
     let claimant = matches!(end, End::First | End::Second).then_some(number);
-    let (waiting, relay) = (None, None);
-    tables
-        .links
-        .insert(link, Link { first, nodes, waiting, slots: vec![slot], stream, terms, is_silent, relay, claimant });
+    let (waiting, relay, slots) = (None, None, vec![slot]);
+    let by_device = stream.as_ref().is_some_and(leads_to_carrier);
+    let known = Link { first, nodes, waiting, slots, stream, by_device, terms, is_silent, relay, claimant };
+    tables.links.insert(link, known);
     Ok(done)
 }
 

@@ -81,7 +81,7 @@ impl Tables {
             next,
             tickets,
             silence: all_hear(),
-            still: |_, _| (),
+            still: Box::new(|_, _| ()),
             seal: None,
             groups: Groups::default(),
         }
@@ -365,8 +365,8 @@ impl Tables {
                 let known = totals.len() < PAIRS || totals.contains_key(&Some(peer_node));
                 totals.entry(known.then_some(peer_node)).or_default().add(&traffic);
                 let joined = link.waiting.is_none() && link.claimant.is_none();
-                let relayed = link.relay.is_some();
-                links.push(LinkStatus { queue_pair, peer_node, peer, joined, relayed, traffic });
+                let (relayed, by_device) = (link.relay.is_some(), link.by_device);
+                links.push(LinkStatus { queue_pair, peer_node, peer, joined, relayed, by_device, traffic });
             }
         }
         NodeStatus {

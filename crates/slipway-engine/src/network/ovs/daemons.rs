@@ -44,10 +44,10 @@ impl Daemons {
         command.args(["--pdeathsig", "KILL", "ovsdb-server", "-vconsole:off"]).arg(&database);
         command.arg(option("--remote=punix:", place, "db.sock")).arg(option("--unixctl=", place, "ovsdb-server.ctl"));
         command.arg(option("--log-file=", place, "ovsdb-server.log")).arg(format!("--run={SWITCH}"));
-        command.stderr(Stdio::null());
+        command.stdin(Stdio::null()).stderr(Stdio::null());
         let log = place.join("ovsdb-server.log");
         let started = with_net(net, || Helper::execute(&mut command, &log)).and_then(|helper| helper);
-        let server = started.map_err(NetworkError::system("start ovsdb-server"))?;
+        let (server, _) = started.map_err(NetworkError::system("start ovsdb-server"))?;
         let daemons = Self { server, place: place.to_owned() };
         daemons.vsctl(&["--no-wait", "init"])?;
         Ok(daemons)

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use slipway_engine::lab::Running;
-use slipway_engine::verbs::{BrokerStatus, LinkOfNode, NodeVerbs, Verdict, Way};
+use slipway_engine::verbs::{BrokerStatus, CarriedBy, LinkOfNode, NodeVerbs, Verdict, Way};
 use slipway_lab::id::NodeId;
 
 use crate::context::Context;
@@ -32,6 +32,7 @@ pub(super) fn text(running: &Running, broker: &BrokerStatus, with_links: bool) -
         facts.push(("node", format!("{name}: {pairs}, {joined} joined; {regions}")));
         facts.extend(totals(running, node).map(|line| ("traffic", line)));
     }
+    facts.extend(broker.carried.as_ref().map(|carried| ("machines", way(carried))));
     for (reason, count) in &broker.refused {
         facts.push(("refused", format!("{count}: {reason}")));
     }
@@ -40,6 +41,14 @@ pub(super) fn text(running: &Running, broker: &BrokerStatus, with_links: bool) -
     }
     let facts = view::facts(&facts);
     if with_links { facts + &links(running, broker) } else { facts }
+}
+
+/// The way of queue pairs to other machines.
+fn way(carried: &CarriedBy) -> String {
+    match carried {
+        CarriedBy::Device(name) => format!("queue pairs reach other machines with an RDMA device by {name}"),
+        CarriedBy::HostNetwork(why) => format!("queue pairs reach other machines by the hosts' network: {why}"),
+    }
 }
 
 /// The traffic of a node with each peer, in its own words.
@@ -74,6 +83,8 @@ fn links(running: &Running, broker: &BrokerStatus) -> String {
                 end(link.peer_node, link.peer),
                 match (link.joined, link.relayed) {
                     (false, _) => "not joined",
+                    (true, true) if link.by_device => "relay, device",
+                    (true, false) if link.by_device => "device",
                     (true, true) => "relay",
                     (true, false) if running.lab.nodes[link.peer_node].host != broker.host => "host network",
                     (true, false) => "shared memory",
@@ -103,6 +114,7 @@ pub(super) fn explain(context: &Context, running: &Running, from: &str, to: &str
         let way = match answer.verbs.way {
             Way::SharedMemory => "run through shared memory",
             Way::HostNetwork => "run by a connection of the hosts' network",
+            Way::Device => "run by the RDMA devices of their machines",
             Way::Relay => "are relayed",
             Way::Refused => "are refused",
         };

@@ -1,0 +1,204 @@
+//! The carrier of a lab's part, as the anchor holds it and as brokers use it: queue pairs of two machines go by the machines' RDMA
+//! devices where both have one (`docs/adr/0081-a-device-carries-queue-pairs.md`).
+
+use std::fs::{self, File};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, recv, socketpair, sockopt};
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
+use serde::{Deserialize, Serialize};
+use slipway_fast::channel::Key;
+use slipway_sys::helper::Helper;
+use slipway_verbs::carrier::{Invitation, Order, Token};
+use slipway_verbs::wire;
+
+use super::plugin;
+
+/// The program, beside this one or in `../lib/slipway`.
+const PROGRAM: &str = "slipway-carrier";
+/// Devices that the kernel has.
+const DEVICES: &str = "/sys/class/infiniband";
+/// Time between the end of a carrier and the start of the next.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Longest wait for the device of another machine. A device gives up after some seconds.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// The way of queue pairs to other machines.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CarriedBy {
+    /// By this device of the machine, where the other machine has one too.
+    Device(String),
+    /// By connections of the hosts' network, for this reason.
+    HostNetwork(String),
+}
+
+/// The carrier of a machine. It is started anew when it ends.
+#[derive(Debug)]
+pub(super) struct Carrier {
+    at: SocketAddrV4,
+    device: String,
+    /// The brokers' end of their socket, and the carrier's.
+    orders: Arc<OwnedFd>,
+    end: OwnedFd,
+    helper: Option<Helper>,
+    due: Option<Instant>,
+}
+
+impl Carrier {
+    /// Starts a carrier for the device that has the machine's address. The error says why there is none.
+    pub(super) fn start(own: Ipv4Addr, log: &File) -> Result<Self, String> {
+        if fs::read_dir(DEVICES).into_iter().flatten().next().is_none() {
+            return Err("this machine has no RDMA device".to_owned());
+        }
+        let ends = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
+        let (orders, end) = ends.map_err(|errno| format!("make a socket for orders: {errno}"))?;
+        // A carrier that is stuck delays no broker.
+        rustix::io::ioctl_fionbio(&orders, true).map_err(|errno| format!("make a socket for orders: {errno}"))?;
+        let (orders, at) = (Arc::new(orders), SocketAddrV4::new(own, 0));
+        let mut carrier = Self { at, device: device(own), orders, end, helper: None, due: None };
+        carrier.execute(log).map_err(|error| error.to_string())?;
+        Ok(carrier)
+    }
+
+    /// Executes the program. A later one has the port of the first, which brokers know.
+    fn execute(&mut self, log: &File) -> io::Result<()> {
+        let own = [program()?.as_os_str(), self.at.to_string().as_ref()].map(ToOwned::to_owned);
+        // It copies bytes of hostile programs: it may use the device, and has no privilege.
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all"]).args(own);
+        command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+        command.stdin(Stdio::from(self.end.try_clone()?)).stderr(Stdio::from(log.try_clone()?));
+        let (helper, port) = Helper::execute(&mut command, Path::new("/dev/null"))?;
+        let none = Rlimit { current: None, maximum: None };
+        // Memory that a device uses is locked. Without more of it, fewer connections have room.
+        let _ = Pid::from_raw(helper.number()).map(|pid| prlimit(Some(pid), Resource::Memlock, none));
+        self.at.set_port(port.parse().map_err(io::Error::other)?);
+        (self.helper, self.due) = (Some(helper), None);
+        Ok(())
+    }
+
+    /// The way to it, for brokers.
+    pub(super) fn ferry(&self) -> Ferry {
+        Ferry { orders: Arc::clone(&self.orders), port: self.at.port() }
+    }
+
+    /// The way of queue pairs now.
+    pub(super) fn state(&self) -> CarriedBy {
+        match self.helper {
+            Some(_) => CarriedBy::Device(self.device.clone()),
+            None => CarriedBy::HostNetwork("the carrier is being replaced".to_owned()),
+        }
+    }
+
+    /// When the next one is to start.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// Whether a process is the carrier. Then it has ended, and its connections with it.
+    pub(super) fn ended(&mut self, pid: i32) -> bool {
+        let is_it = self.helper.as_ref().is_some_and(|helper| helper.number() == pid);
+        if is_it {
+            (self.helper, self.due) = (None, Some(Instant::now() + PAUSE));
+        }
+        is_it
+    }
+
+    /// Starts the next one, where that is due.
+    pub(super) fn tend(&mut self, log: &File) -> io::Result<()> {
+        if self.due.is_none_or(|due| Instant::now() < due) {
+            return Ok(());
+        }
+        self.due = Some(Instant::now() + PAUSE);
+        self.execute(log)
+    }
+}
+
+fn program() -> io::Result<PathBuf> {
+    let found = plugin::folders()?.into_iter().map(|folder| folder.join(PROGRAM)).find(|path| path.exists());
+    found.ok_or_else(|| io::Error::other(format!("{PROGRAM} is not installed; scripts/verbs.sh builds it")))
+}
+
+/// The device with this address: devices of Ethernet have the addresses of their network cards.
+fn device(own: Ipv4Addr) -> String {
+    let own = own.to_ipv6_mapped().segments().map(|part| format!("{part:04x}")).join(":");
+    let has_it = |device: &fs::DirEntry| {
+        let gids = fs::read_dir(device.path().join("ports/1/gids"));
+        gids.into_iter().flatten().flatten().any(|gid| fs::read_to_string(gid.path()).is_ok_and(|it| it.trim() == own))
+    };
+    let found = fs::read_dir(DEVICES).into_iter().flatten().flatten().find(has_it);
+    found.map_or_else(|| "a device".to_owned(), |device| device.file_name().to_string_lossy().into_owned())
+}
+
+/// The way to a carrier, for a broker.
+#[derive(Debug, Clone)]
+pub(super) struct Ferry {
+    orders: Arc<OwnedFd>,
+    port: u16,
+}
+
+impl Ferry {
+    /// The carrier's socket, which the broker's process has to keep.
+    pub(super) fn orders(&self) -> BorrowedFd<'_> {
+        self.orders.as_fd()
+    }
+
+    /// Has the carrier wait for another machine's. Gives the end for a program, and the invitation for the broker whose
+    /// connection this is.
+    pub(super) fn expect(&self, asker: BorrowedFd<'_>) -> Result<(OwnedFd, Invitation), Errno> {
+        let token = draw()?;
+        let own = self.give(|cookie| Order::Expect { token, cookie }, Some(asker))?;
+        Ok((own, Invitation::Device { port: self.port, token }))
+    }
+
+    /// Joins with the carrier of another machine. Gives the end for a program once bytes get there.
+    pub(super) fn connect(&self, at: SocketAddrV4, token: Token) -> Result<OwnedFd, Errno> {
+        let own = self.give(|cookie| Order::Connect { token, cookie, at }, None)?;
+        let patience = Timespec::try_from(PATIENCE).map_err(|_| Errno::INVAL)?;
+        let mut word = [0];
+        match poll(&mut [PollFd::new(&own, PollFlags::IN)], Some(&patience)) {
+            Ok(0) => Err(Errno::TIMEDOUT),
+            Ok(_) => match recv(&own, &mut word[..], RecvFlags::DONTWAIT)? {
+                (_, 1) => Ok(own),
+                _ => Err(Errno::HOSTUNREACH),
+            },
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Has bytes of a program's end stand still, or go on.
+    pub(super) fn hold(&self, own: BorrowedFd<'_>, is_held: bool) {
+        // A carrier that is gone moves nothing.
+        let _ = sockopt::socket_cookie(own).map(|cookie| {
+            let order = Order::Hold { cookie, is_held };
+            wire::send(self.orders.as_fd(), &order, &[])
+        });
+    }
+
+    fn give(&self, order: impl FnOnce(u64) -> Order, beside: Option<BorrowedFd<'_>>) -> Result<OwnedFd, Errno> {
+        let (own, other) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+        let order = order(sockopt::socket_cookie(&own)?);
+        let fds: Vec<BorrowedFd<'_>> = std::iter::once(other.as_fd()).chain(beside).collect();
+        wire::send(self.orders.as_fd(), &order, &fds).map_err(|_| Errno::HOSTUNREACH)?;
+        Ok(own)
+    }
+}
+
+/// Whether a program's end leads to a carrier.
+pub(super) fn leads_there(stream: BorrowedFd<'_>) -> bool {
+    sockopt::socket_domain(stream).is_ok_and(|family| family == AddressFamily::UNIX)
+}
+
+fn draw() -> Result<Token, Errno> {
+    let key = Key::draw().map_err(|_| Errno::AGAIN)?;
+    key.bytes().first_chunk().copied().ok_or(Errno::AGAIN)
+}
