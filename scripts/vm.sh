@@ -2,7 +2,10 @@
 # Runs a command in a virtual machine with Debian's own kernel: cgroup version 2, netem, Open vSwitch's kernel datapath,
 # whatever the kernel of this machine may lack.
 #
-#   scripts/vm.sh COMMAND [ARGUMENT...]
+#   scripts/vm.sh [--pair] COMMAND [ARGUMENT...]
+#
+# With --pair there are two machines, `a` and `b`, 192.0.2.1 and 192.0.2.2, on one wire. The command runs on `a`, and ssh leads to
+# `b` (SLIPWAY_RSH).
 #
 # The machine's root is this one's, read-only below a tmpfs: what is installed and built here is there; its /tmp is a disk
 # (ext4). Its exit code is the command's. It is emulated (slow, a factor of ten or so): for whether something works, not
@@ -64,25 +67,53 @@ mount -t devpts devpts /new/dev/pts && mount -t tmpfs shm /new/dev/shm
 mount -t tmpfs run /new/run && mount -t ext4 /new/dev/vda /new/tmp && chmod 1777 /new/tmp
 mount -t cgroup2 cgroup2 /new/sys/fs/cgroup
 ip link set lo up
-exec switch_root /new /bin/bash /vm/script
+exec switch_root /new /bin/bash "/vm/script.$(sed 's/.*slipway_vm=\([a-z]*\).*/\1/' /new/proc/cmdline)"
 INIT
   chmod +x "$root/init"
   (cd "$root" && find . | cpio -o -H newc --quiet) >"$cache/initramfs.cpio"
 }
 
-# What the machine does, and where it says how it went; and its disk, which takes only the room that is written to.
+# What machine $1 does, and where it says how it went; and its disk, which takes only the room that is written to.
 write_script() {
-  run=$(mktemp -d)
-  trap 'rm -rf "$run"' EXIT
-  truncate -s 2G "$run/disk"
-  mkfs.ext4 -q "$run/disk"
+  local name=$1
+  shift
+  truncate -s 2G "$run/disk.$name"
+  mkfs.ext4 -q "$run/disk.$name"
   {
     printf 'export PATH=%q HOME=/root LANG=C.UTF-8\n' "$PATH"
     printf 'cd %q\n' "$PWD"
-    printf '(%s) </dev/null; echo $? >/vm/code\n' "$(printf '%q ' "$@")"
+    printf '%s\n' "$@"
     printf 'sync; echo o >/proc/sysrq-trigger; sleep 60\n'
-  } >"$run/script"
+  } >"$run/script.$name"
 }
+
+# Its end of the wire.
+plug_in() { printf 'hostname %s; modprobe virtio_net; ip address add 192.0.2.%s/24 dev eth0; ip link set eth0 up' "$1" "$2"; }
+
+# How ssh leads from one to the other. Both see the folder.
+write_keys() {
+  ssh-keygen -q -t ed25519 -N '' -f "$run/host"
+  ssh-keygen -q -t ed25519 -N '' -f "$run/id"
+  printf '* %s\n' "$(cat "$run/host.pub")" >"$run/known_hosts"
+  printf '%s\n' 'Host a' 'HostName 192.0.2.1' 'Host b' 'HostName 192.0.2.2' 'Host *' 'IdentityFile /vm/id' 'IdentitiesOnly yes' 'UserKnownHostsFile /vm/known_hosts' 'BatchMode yes' \
+    'LogLevel ERROR' >"$run/ssh_config"
+  printf '%s\n' 'HostKey /vm/host' 'AuthorizedKeysFile /vm/id.pub' 'StrictModes no' 'PidFile none' "SetEnv \"PATH=$PATH\"" \
+    >"$run/sshd_config"
+}
+
+# The command of machine $1, whose wire is what follows, as the array `machine`.
+describe() {
+  local name=$1
+  shift
+  # shellcheck disable=SC2207
+  machine=(qemu-system-x86_64 -nodefaults -display none -no-reboot -machine q35 -accel tcg,thread=multi -cpu max -smp 2 -m 3G
+    -kernel "$cache/boot/vmlinuz-$release" -initrd "$cache/initramfs.cpio"
+    -append "console=ttyS0 quiet panic=-1 mitigations=off slipway_vm=$name" -serial stdio
+    -drive "file=$run/disk.$name,format=raw,if=virtio,cache=unsafe" "$@"
+    $(share root / ,readonly=on) $(share modules "$cache/lib/modules" ,readonly=on) $(share run "$run"))
+}
+
+share() { printf -- '-virtfs local,path=%s,mount_tag=%s,security_model=none,multidevs=remap%s ' "$2" "$1" "${3:-}"; }
 
 [ $# -gt 0 ] || { sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 2; }
 [ "$(id -u)" -eq 0 ] || fail "the machine reads this one's root: run it as root"
@@ -91,13 +122,29 @@ for program in qemu-system-x86_64 busybox cpio depmod mkfs.ext4; do
 done
 fetch_kernel
 make_initramfs
-write_script "$@"
-
-share() { printf -- '-virtfs local,path=%s,mount_tag=%s,security_model=none,multidevs=remap%s ' "$2" "$1" "${3:-}"; }
-# shellcheck disable=SC2046
-qemu-system-x86_64 -nodefaults -display none -no-reboot -machine q35 -accel tcg,thread=multi -cpu max -smp 2 -m 3G \
-  -kernel "$cache/boot/vmlinuz-$release" -initrd "$cache/initramfs.cpio" -append "console=ttyS0 quiet panic=-1 mitigations=off" -serial stdio \
-  -drive file="$run/disk",format=raw,if=virtio,cache=unsafe \
-  $(share root / ,readonly=on) $(share modules "$cache/lib/modules" ,readonly=on) $(share run "$run") </dev/null
+run=$(mktemp -d)
+other=
+# shellcheck disable=SC2154
+trap 'if [ -n "$other" ]; then kill "$other" 2>/dev/null; wait "$other" || true; fi; rm -rf "$run"' EXIT
+is_pair=
+if [ "$1" = --pair ]; then is_pair=1; shift; fi
+command="($(printf '%q ' "$@")) </dev/null; echo \$? >/vm/code"
+if [ -z "$is_pair" ]; then
+  write_script a "$command"
+  describe a
+else
+  write_keys
+  write_script a "$(plug_in a 1)" "export SLIPWAY_RSH='ssh -F /vm/ssh_config'" "$command"
+  write_script b "$(plug_in b 2)" 'mkdir -p /run/sshd; /usr/sbin/sshd -f /vm/sshd_config -E /vm/sshd.log' \
+    'until [ -e /vm/code ]; do sleep 1; done'
+  describe b -netdev "stream,id=wire,server=on,addr.type=unix,addr.path=$run/wire" \
+    -device virtio-net-pci,netdev=wire,mac=02:00:00:00:00:02,romfile=
+  "${machine[@]}" </dev/null >"$run/b.log" 2>&1 &
+  other=$!
+  until [ -S "$run/wire" ]; do kill -0 "$other" 2>/dev/null || fail "machine b does not start: $(cat "$run/b.log")"; sleep 0.1; done
+  describe a -netdev "stream,id=wire,server=off,addr.type=unix,addr.path=$run/wire" \
+    -device virtio-net-pci,netdev=wire,mac=02:00:00:00:00:01,romfile=
+fi
+"${machine[@]}" </dev/null
 [ -e "$run/code" ] || fail "the machine stopped before the command ended"
 exit "$(cat "$run/code")"

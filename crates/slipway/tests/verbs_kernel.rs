@@ -71,7 +71,7 @@ fn writes_in_lab(lab: &Lab<'_>) {
 
 #[test]
 #[ignore = "the kernel needs `rdma_rxe`, and this changes the machine's routes: `make test-vm`"]
-fn a_node_sees_its_device_alone_and_the_machine_its_own() {
+fn beside_devices_a_node_sees_its_own_alone() {
     common::verbs::plug_in();
     on_machine(&["sh", "-ec", PEERS]);
     let devices = || on_machine(&["ibv_devices"]).matches("rxe").count();
@@ -99,4 +99,94 @@ fn a_node_sees_its_device_alone_and_the_machine_its_own() {
     place.run(["down", &name]);
     assert_eq!(devices(), 2);
     pings_by_devices();
+}
+
+/// Gives the machine a device at its network card.
+const DEVICE: &str = "modprobe -a rdma_rxe ib_uverbs rdma_ucm; rdma link add rxe0 type rxe netdev eth0";
+
+/// A command on machine `b`.
+fn on_b(words: &[&str]) -> Command {
+    let rsh = std::env::var("SLIPWAY_RSH").expect("`scripts/vm.sh --pair` sets it");
+    let mut command = Command::new("timeout");
+    command.arg("90").args(rsh.split(' ')).arg("b").args(words).stdin(Stdio::null());
+    command
+}
+
+/// `rping` between two machines, or two nodes: a server that serves until it is ended, and a client.
+fn serves(mut server: Command, mut client: impl FnMut() -> Command) {
+    let mut server = server.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it can be started");
+    await_that("the client is served", || {
+        let asked = client().output().expect("it can be started");
+        asked.status.success() && String::from_utf8_lossy(&asked.stdout).contains("ping data: rdma-ping-2")
+    });
+    server.kill().expect("it runs");
+    server.wait().expect("it ends");
+}
+
+/// The machine's carriers.
+fn carriers() -> Vec<String> {
+    let output = Command::new("pgrep").arg("slipway-carrier").output().expect("pgrep can be started");
+    String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
+}
+
+#[test]
+#[ignore = "it takes two machines, each with a device: `make test-vm`"]
+fn between_machines_devices_carry_queue_pairs() {
+    common::verbs::plug_in();
+    on_machine(&["sh", "-ec", DEVICE]);
+    await_that("machine b answers", || on_b(&["true"]).status().is_ok_and(|status| status.success()));
+    assert!(on_b(&[DEVICE]).status().expect("ssh can be started").success());
+    // Ordinary peers, which know nothing of labs.
+    let client = ["60", "rping", "-c", "-v", "-C", "3", "-a", "192.0.2.2"];
+    let by_machine = || {
+        let mut command = Command::new("timeout");
+        command.args(client);
+        command
+    };
+    serves(on_b(&["timeout", "80", "rping", "-s", "-P", "-a", "192.0.2.2"]), by_machine);
+
+    let place = Place::new();
+    let spread = format!(
+        "machines: {{a: 192.0.2.1, b: 192.0.2.2}}\nnetworks: {{net: {{driver: fast, rdma: true}}}}\n{}",
+        "nodes: {n: {count: 2}}\n"
+    );
+    let lab = place.up("spread", &spread);
+    let slipway = |words: &[&str]| place.run(words.iter().copied());
+    let said = slipway(&["fast", "explain", &lab.name, "n1", "n2"]);
+    assert!(said.contains("run by the RDMA devices of their machines"), "{said}");
+    let said = slipway(&["fast", "status", &lab.name]);
+    assert_eq!(said.matches("with an RDMA device by rxe0").count(), 2, "{said}");
+
+    let server = || program(&lab, "n2", &["rping", "-s", "-P"]);
+    let address = lab.exec("n2", ["hostname", "-i"]);
+    let client = || program(&lab, "n1", &["rping", "-c", "-v", "-C", "3", "-a", address.trim()]);
+    let before = sent("rxe0");
+    serves(server(), client);
+    assert!(sent("rxe0") > before, "the device carries it");
+
+    // Bytes of messages go by the device, too.
+    let words = ["ib_write_bw", "-n", "20", "--report_gbits"];
+    let served = program(&lab, "n2", &words).spawn().expect("started");
+    lab.listens("n2", 18515);
+    let before = sent("rxe0");
+    let asked = program(&lab, "n1", &[&words[..], &["n2"]].concat()).output().expect("started");
+    let heard = served.wait_with_output().expect("ended");
+    assert!(asked.status.success() && heard.status.success(), "{} {}", told(&asked), told(&heard));
+    let packets = sent("rxe0") - before;
+    assert!(packets > 20 * 65536 / 4096, "{packets} packets for 20 messages of 64 KiB");
+
+    // Without its carrier a machine goes by the hosts' network, until there is the next.
+    let before = carriers();
+    assert_eq!(before.len(), 1);
+    on_machine(&["kill", "-KILL", &before[0]]);
+    await_that("the next carrier runs", || !carriers().is_empty() && carriers() != before);
+    let before = sent("rxe0");
+    serves(server(), client);
+    assert!(sent("rxe0") > before, "the next one carries it");
+
+    drop(lab);
+    let name = place.name("spread");
+    place.run(["down", &name]);
+    assert_eq!(carriers(), [""; 0]);
+    serves(on_b(&["timeout", "80", "rping", "-s", "-P", "-a", "192.0.2.2"]), by_machine);
 }

@@ -14,8 +14,9 @@ use super::trunk::TUNNEL_PORT;
 
 /// Tunnels of a lab, with room to spare: a message from elsewhere names their count.
 const MOST: u32 = 2048;
-/// Index of the first device in a namespace with nothing in it but the loopback.
-const FIRST: u32 = 2;
+/// Index of the first device: one that no device of the machine has. Kernels before 6.13 look for it there, too, although the device
+/// is for another namespace (`__rtnl_newlink`, net/core/rtnetlink.c).
+const FIRST: u32 = 1 << 30;
 
 /// Whether no tunnel of this machine's network has one of `count` VXLAN network identifiers from `first` on. Tunnels of labs
 /// are in namespaces that nobody else sees, so the kernel is asked by making some and removing them again.

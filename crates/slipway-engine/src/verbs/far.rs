@@ -211,10 +211,10 @@ fn accept(open: OpenRequest, is_by_device: bool, ferry: Option<&Ferry>) -> Resul
     Ok(own)
 }
 
-fn asked(broker: &mut Broker, ferry: Option<&Ferry>, mut open: OpenRequest) {
+fn asked(broker: &mut Broker, ferry: Option<&Ferry>, open: OpenRequest) {
     let is_by_device = open.open.flow & BY_DEVICE != 0;
-    open.open.flow &= !BY_DEVICE;
-    let join = match read(&open.open) {
+    // The answer repeats the number as it came.
+    let join = match read(&Open { flow: open.open.flow & !BY_DEVICE, ..open.open }) {
         Some(Question::Join(join)) => join,
         Some(Question::Group(news)) => {
             let heard = broker.told(open.host, &news);

@@ -34,7 +34,7 @@ pub(super) struct Library {
     rfcntl: unsafe extern "C" fn(c_int, c_int, ...) -> c_int,
 }
 
-/// A socket over RDMA that never waits.
+/// A socket over RDMA. It never waits, except to accept.
 #[derive(Debug)]
 pub(super) struct Socket {
     library: &'static Library,
@@ -118,7 +118,7 @@ impl Library {
         Ok(socket)
     }
 
-    /// Listens at an address of a device. Gives the port too, which is the library's choice where it is 0 here.
+    /// Listens at an address of a device, for [`Socket::accept`] to wait. Gives the port too, which is the library's choice where it is 0 here.
     pub(super) fn listen(&'static self, at: SocketAddrV4) -> Result<(Socket, u16), Errno> {
         let socket = self.bound(at)?;
         let (mut own, mut length) = (address(at), LENGTH);
@@ -127,7 +127,6 @@ impl Library {
             check((self.rlisten)(socket.number, BACKLOG))?;
             check((self.rgetsockname)(socket.number, (&raw mut own).cast(), &raw mut length))?;
         }
-        socket.wait_never()?;
         Ok((socket, u16::from_be(own.sin_port)))
     }
 
@@ -177,19 +176,15 @@ impl Socket {
         Ok(())
     }
 
-    /// The next connection; `None` where nobody has come.
-    pub(super) fn accept(&self) -> Result<Option<Self>, Errno> {
+    /// Waits for the next connection. `rpoll` does not: it waits for the channel of the listener, whose events a thread of the
+    /// library consumes, and so learns of a connection up to five seconds late (`rs_poll_arm`, librdmacm/rsocket.c).
+    pub(super) fn accept(&self) -> Result<Self, Errno> {
         // SAFETY: the peer's address is not asked for.
-        match check(unsafe { (self.library.raccept)(self.number, std::ptr::null_mut(), std::ptr::null_mut()) }) {
-            Ok(number) => {
-                let socket = Self { library: self.library, number };
-                socket.wait_never()?;
-                socket.ask_idle()?;
-                Ok(Some(socket))
-            }
-            Err(Errno::AGAIN | Errno::INTR) => Ok(None),
-            Err(errno) => Err(errno),
-        }
+        let number = unsafe { (self.library.raccept)(self.number, std::ptr::null_mut(), std::ptr::null_mut()) };
+        let socket = Self { library: self.library, number: check(number)? };
+        socket.wait_never()?;
+        socket.ask_idle()?;
+        Ok(socket)
     }
 
     /// The outcome of [`Library::connect`].

@@ -3,10 +3,11 @@
 //! Standard input is a socket for the orders of brokers, and the carrier ends with it. The first line of standard output says
 //! `ready PORT`, or `failed` with the length of a text that follows.
 
-use std::io::Write as _;
+use std::io::{PipeReader, Write as _, pipe};
 use std::net::SocketAddrV4;
 use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::process::ExitCode;
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use super::Order;
@@ -16,6 +17,9 @@ use crate::wire::{WireError, receive};
 use libc::{POLLIN, pollfd};
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
+
+/// Pause after a connection that could not be accepted.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// Lives the life of a carrier, whose one argument is an address and a port.
 #[must_use]
@@ -30,7 +34,7 @@ pub fn run() -> ExitCode {
         return ExitCode::FAILURE;
     }
     let Ok((listener, table, _)) = begun else { return ExitCode::FAILURE };
-    match serve(&listener, table) {
+    match accept(listener).and_then(|visitors| serve(&visitors, table)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             log(&format!("go on: {why}"));
@@ -60,12 +64,43 @@ fn log(what: &str) {
     let _ = writeln!(std::io::stderr(), "carrier failed to {what}");
 }
 
-fn serve(listener: &Socket, mut table: Table) -> Result<(), Errno> {
+/// Connections that have come, and a pipe that has a byte for each.
+struct Visitors {
+    sockets: Receiver<Socket>,
+    bell: PipeReader,
+}
+
+/// Accepts connections from now on.
+fn accept(listener: Socket) -> Result<Visitors, Errno> {
+    let failed = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
+    let (bell, mut rings) = pipe().map_err(failed)?;
+    let (sender, sockets) = channel();
+    let accept = move || {
+        loop {
+            match listener.accept() {
+                Ok(socket) => {
+                    if sender.send(socket).is_err() || rings.write_all(&[1]).is_err() {
+                        return;
+                    }
+                }
+                // Whoever came is gone again, or there is no room for now.
+                Err(errno) => {
+                    log(&format!("accept a connection of the device: {errno}"));
+                    std::thread::sleep(PAUSE);
+                }
+            }
+        }
+    };
+    std::thread::Builder::new().name("accepts".into()).spawn(accept).map_err(failed)?;
+    Ok(Visitors { sockets, bell })
+}
+
+fn serve(visitors: &Visitors, mut table: Table) -> Result<(), Errno> {
     let library = table.library();
     let control = std::io::stdin();
     loop {
         let waited = table.waits_for();
-        let fixed = [(control.as_raw_fd(), POLLIN), (listener.number(), POLLIN)];
+        let fixed = [(control.as_raw_fd(), POLLIN), (visitors.bell.as_raw_fd(), POLLIN)];
         let all = fixed.into_iter().chain(waited.iter().map(|&(_, fd, events)| (fd, events)));
         let mut on: Vec<pollfd> = all.map(|(fd, events)| pollfd { fd, events, revents: 0 }).collect();
         let left = table.due().map(|due| due.saturating_duration_since(Instant::now()) + Duration::from_millis(1));
@@ -82,7 +117,8 @@ fn serve(listener: &Socket, mut table: Table) -> Result<(), Errno> {
             return Ok(());
         }
         if has_happened(1) {
-            while let Ok(Some(far)) = listener.accept() {
+            let _ = rustix::io::read(&visitors.bell, &mut [0; 64]);
+            for far in visitors.sockets.try_iter() {
                 table.met(far);
             }
         }
