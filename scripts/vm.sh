@@ -73,7 +73,7 @@ INIT
   (cd "$root" && find . | cpio -o -H newc --quiet) >"$cache/initramfs.cpio"
 }
 
-# What machine $1 does, and where it says how it went; and its disk, which takes only the room that is written to.
+# Writes the commands of machine $1, and makes its disk, which takes only the room that is written to.
 write_script() {
   local name=$1
   shift

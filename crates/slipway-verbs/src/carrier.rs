@@ -73,7 +73,7 @@ impl Invitation {
     /// Bytes after the first one, of an invitation by a device.
     pub const REST: usize = 18;
 
-    /// As it is sent.
+    /// Its bytes on the connection.
     #[must_use]
     pub fn to_bytes(self) -> Vec<u8> {
         match self {
@@ -82,7 +82,7 @@ impl Invitation {
         }
     }
 
-    /// What its first byte says: whether [`REST`](Self::REST) bytes follow. `None` where it is no invitation.
+    /// Whether [`REST`](Self::REST) bytes follow this first byte. `None` where it begins no invitation.
     #[must_use]
     pub fn has_rest(first: u8) -> Option<bool> {
         match first {

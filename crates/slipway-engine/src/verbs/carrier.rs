@@ -1,4 +1,4 @@
-//! The carrier of a lab's part, as the anchor holds it and as brokers use it: queue pairs of two machines go by the machines' RDMA
+//! The carrier of a lab's part, as the anchor holds it and as brokers use it. Queue pairs of two machines go by the machines' RDMA
 //! devices where both have one (`docs/adr/0081-a-device-carries-queue-pairs.md`).
 
 use std::fs::{self, File};
@@ -147,6 +147,14 @@ pub(super) struct Ferry {
 }
 
 impl Ferry {
+    /// One whose carrier is a test.
+    #[cfg(test)]
+    pub(super) fn to_nobody(port: u16) -> (Self, OwnedFd) {
+        let ends = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
+        let (orders, end) = ends.expect("a pair");
+        (Self { orders: Arc::new(orders), port }, end)
+    }
+
     /// The carrier's socket, which the broker's process has to keep.
     pub(super) fn orders(&self) -> BorrowedFd<'_> {
         self.orders.as_fd()

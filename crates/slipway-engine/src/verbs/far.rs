@@ -340,6 +340,10 @@ fn errno(refusal: Refusal) -> Errno {
 
 #[cfg(test)]
 mod tests {
+    use rustix::net::RecvFlags;
+    use slipway_verbs::carrier::Order;
+    use slipway_verbs::wire::receive;
+
     use super::*;
     use proptest::prelude::*;
 
@@ -349,6 +353,38 @@ mod tests {
             assert_eq!(errno(refusal(error)), error);
         }
         assert_eq!(errno(refusal(Errno::MFILE)), Errno::NOMEM);
+    }
+
+    #[test]
+    fn a_device_that_does_not_reach_leaves_the_pair_to_the_connection() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let connection = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut asked, _) = listener.accept().unwrap();
+        let (ferry, orders) = Ferry::to_nobody(7);
+        let (_own, invitation) = ferry.expect(asked.as_fd()).unwrap();
+        asked.write_all(&invitation.to_bytes()).unwrap();
+        drop(receive::<Order>(orders.as_fd(), RecvFlags::empty()).unwrap());
+        // The carrier closes the end that it was to join.
+        let carrier = std::thread::spawn(move || receive::<Order>(orders.as_fd(), RecvFlags::empty()).unwrap().0);
+        let mut device = Device { ferry, machine: Ipv4Addr::LOCALHOST, idle: None };
+        let stream = device.follow(connection).unwrap();
+        let at = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 7);
+        assert!(matches!(carrier.join().unwrap(), Order::Connect { at: there, .. } if there == at));
+        assert!(device.is_idle() && !leads_there(stream.as_fd()));
+        let mut word = [0];
+        asked.read_exact(&mut word).unwrap();
+        assert_eq!(word, [FALLS_BACK]);
+    }
+
+    #[test]
+    fn a_machine_without_a_device_says_so_and_the_connection_carries_the_pair() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let connection = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut asked, _) = listener.accept().unwrap();
+        asked.write_all(&Invitation::Stream.to_bytes()).unwrap();
+        let (ferry, _orders) = Ferry::to_nobody(7);
+        let mut device = Device { ferry, machine: Ipv4Addr::LOCALHOST, idle: None };
+        assert!(!leads_there(device.follow(connection).unwrap().as_fd()) && !device.is_idle());
     }
 
     proptest! {

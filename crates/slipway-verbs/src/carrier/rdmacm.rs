@@ -176,8 +176,8 @@ impl Socket {
         Ok(())
     }
 
-    /// Waits for the next connection. `rpoll` does not: it waits for the channel of the listener, whose events a thread of the
-    /// library consumes, and so learns of a connection up to five seconds late (`rs_poll_arm`, librdmacm/rsocket.c).
+    /// Waits for the next connection. `rpoll` would learn of it up to five seconds late. It waits for the listener's channel, whose
+    /// events a thread of the library consumes (`rs_poll_arm`, librdmacm/rsocket.c).
     pub(super) fn accept(&self) -> Result<Self, Errno> {
         // SAFETY: the peer's address is not asked for.
         let number = unsafe { (self.library.raccept)(self.number, std::ptr::null_mut(), std::ptr::null_mut()) };

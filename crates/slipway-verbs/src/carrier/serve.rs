@@ -83,7 +83,7 @@ fn accept(listener: Socket) -> Result<Visitors, Errno> {
                         return;
                     }
                 }
-                // Whoever came is gone again, or there is no room for now.
+                // A caller that is gone again, or a lack of memory or descriptors.
                 Err(errno) => {
                     log(&format!("accept a connection of the device: {errno}"));
                     std::thread::sleep(PAUSE);

@@ -18,7 +18,7 @@ const NAMELESS: usize = 64;
 /// The byte by which a carrier says that it knows the token.
 const KNOWN: u8 = 1;
 
-/// How far a connection is.
+/// A connection's way to an open tunnel.
 #[derive(Debug)]
 enum State {
     /// Another carrier will name this token, or the brokers' connection will fall back.
@@ -38,7 +38,7 @@ enum State {
         near: OwnedFd,
         far: Socket,
     },
-    /// Whoever connected has to name a token, of which so many bytes have come.
+    /// The caller has to name a token, of which so many bytes have come.
     Nameless {
         far: Socket,
         token: Token,
@@ -57,7 +57,7 @@ struct Connection {
     state: State,
 }
 
-/// What becomes of a connection.
+/// The next state of a connection, or its end and what to log of that.
 enum Next {
     Stays(State),
     Ends(Option<String>),
@@ -247,5 +247,34 @@ fn told(near: OwnedFd, far: Socket) -> Next {
             }
         }
         _ => Next::Ends(Some("join two ends by the device: the other carrier does not know the token".to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socketpair};
+
+    use super::*;
+
+    fn pair() -> (OwnedFd, OwnedFd) {
+        socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap()
+    }
+
+    #[test]
+    fn a_connection_takes_the_devices_place_when_its_broker_says_so_alone() {
+        let ((asker, other), (near, program)) = (pair(), pair());
+        let Next::Stays(State::Expected { token, near, asker }) = heard([7; 16], near, asker) else {
+            panic!("it waits on")
+        };
+        send(&other, &[FALLS_BACK, 1, 2], SendFlags::empty()).unwrap();
+        let Next::Stays(State::Open(mut tunnel)) = heard(token, near, asker) else { panic!("it is open") };
+        assert!(tunnel.turn());
+        let mut there = [0; 3];
+        assert_eq!(rustix::net::recv(&program, &mut there[..], rustix::net::RecvFlags::DONTWAIT).unwrap().1, 2);
+        assert_eq!(there, [1, 2, 0]);
+
+        let ((asker, other), (near, _program)) = (pair(), pair());
+        send(&other, &[9], SendFlags::empty()).unwrap();
+        assert!(matches!(heard([7; 16], near, asker), Next::Ends(None)));
     }
 }
