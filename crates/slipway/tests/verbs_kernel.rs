@@ -166,17 +166,17 @@ fn between_machines_devices_carry_queue_pairs() {
 
     // Bytes of messages go by the device, too.
     let words = ["ib_write_bw", "-n", "20", "--report_gbits"];
-    let served = program(&lab, "n1", &words).spawn().expect("started");
+    let listening = program(&lab, "n1", &words).spawn().expect("started");
     lab.listens("n1", 18515);
     let before = sent("rxe0");
     let asked = program(&lab, "n2", &[&words[..], &["n1"]].concat()).output().expect("started");
-    let heard = served.wait_with_output().expect("ended");
+    let heard = listening.wait_with_output().expect("ended");
     assert!(asked.status.success() && heard.status.success(), "{} {}", told(&asked), told(&heard));
     // The other machine writes, and this one acknowledges.
     assert!(sent("rxe0") > before, "the device carries them");
 
     // Behind a cut nothing moves, and the device falls silent.
-    let mut served = server().stdout(Stdio::null()).spawn().expect("started");
+    let mut listening = server().stdout(Stdio::null()).spawn().expect("started");
     let endless = ["rping", "-c", "-a", address.trim()];
     await_that("a client that does not end is served", || {
         let mut asking = program(&lab, "n1", &endless).stdout(Stdio::null()).spawn().expect("started");
@@ -199,8 +199,8 @@ fn between_machines_devices_carry_queue_pairs() {
         asking.wait().expect("it ends");
         is_served
     });
-    served.kill().expect("it runs");
-    served.wait().expect("it ends");
+    listening.kill().expect("it runs");
+    listening.wait().expect("it ends");
 
     // Without its carrier a machine goes by the hosts' network, until there is the next.
     let before = carriers();
