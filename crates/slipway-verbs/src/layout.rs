@@ -9,7 +9,7 @@ use rustix::fs::SealFlags;
 /// Bytes of a ring of requests: a power of two.
 pub const REQUESTS: usize = 256 << 10;
 /// Bytes of a ring of responses: a power of two.
-pub const RESPONSES: usize = 128 << 10;
+pub const RESPONSES: usize = 256 << 10;
 /// Bytes of an end's block.
 pub const BLOCK: usize = 512;
 /// Offset of the first ring, in bytes.
