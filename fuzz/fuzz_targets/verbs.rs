@@ -8,5 +8,6 @@ use slipway_verbs::wire::{Answer, Request, parse};
 slipway_fuzz::target!(|bytes: &[u8]| {
     let _ = parse::<Request>(bytes);
     let _ = parse::<Answer>(bytes);
+    let _ = parse::<slipway_verbs::carrier::Order>(bytes);
     let _ = slipway_verbs::plugin::keeps_peer(bytes);
 });

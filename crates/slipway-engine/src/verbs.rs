@@ -38,7 +38,11 @@ const SOCKET: &str = "verbs.sock";
 /// How this machine would run RDMA, beside a fast path.
 pub(crate) fn probe() -> Result<Means, Lacks> {
     plugin::find().map_err(|missing| Lacks { missing: missing.to_string(), hint: plugin::HINT.to_owned() })?;
-    Ok(Means { mechanism: "an RDMA device".to_owned(), notes: Vec::new() })
+    let mechanism = match carrier::devices().as_slice() {
+        [] => "an RDMA device".to_owned(),
+        own => format!("an RDMA device, between machines by {}", own.join(" or ")),
+    };
+    Ok(Means { mechanism, notes: Vec::new() })
 }
 
 /// Whether a node has the device: on a network with RDMA, unless the node may change its own network.

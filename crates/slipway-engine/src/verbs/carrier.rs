@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, recv, socketpair, sockopt};
+use rustix::net::{AddressFamily, RecvFlags, Shutdown, SocketFlags, SocketType, recv, shutdown, socketpair, sockopt};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use serde::{Deserialize, Serialize};
 use slipway_fast::channel::Key;
@@ -28,6 +28,8 @@ const PROGRAM: &str = "slipway-carrier";
 const DEVICES: &str = "/sys/class/infiniband";
 /// Time between the end of a carrier and the start of the next.
 const PAUSE: Duration = Duration::from_secs(1);
+/// Time before another try where one cannot be started.
+const LONG_PAUSE: Duration = Duration::from_secs(30);
 /// Longest wait for the device of another machine. A device gives up after some seconds.
 const PATIENCE: Duration = Duration::from_secs(3);
 
@@ -56,7 +58,7 @@ pub(super) struct Carrier {
 impl Carrier {
     /// Starts a carrier for the device that has the machine's address. The error says why there is none.
     pub(super) fn start(own: Ipv4Addr, log: &File) -> Result<Self, String> {
-        if fs::read_dir(DEVICES).into_iter().flatten().next().is_none() {
+        if devices().is_empty() {
             return Err("this machine has no RDMA device".to_owned());
         }
         let ends = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
@@ -118,9 +120,17 @@ impl Carrier {
         if self.due.is_none_or(|due| Instant::now() < due) {
             return Ok(());
         }
-        self.due = Some(Instant::now() + PAUSE);
+        self.due = Some(Instant::now() + LONG_PAUSE);
         self.execute(log)
     }
+}
+
+/// Devices of this machine, by name.
+pub(super) fn devices() -> Vec<String> {
+    let all = fs::read_dir(DEVICES).into_iter().flatten().flatten();
+    let mut names: Vec<String> = all.map(|device| device.file_name().to_string_lossy().into_owned()).collect();
+    names.sort_unstable();
+    names
 }
 
 fn program() -> io::Result<PathBuf> {
@@ -131,12 +141,11 @@ fn program() -> io::Result<PathBuf> {
 /// The device with this address: devices of Ethernet have the addresses of their network cards.
 fn device(own: Ipv4Addr) -> String {
     let own = own.to_ipv6_mapped().segments().map(|part| format!("{part:04x}")).join(":");
-    let has_it = |device: &fs::DirEntry| {
-        let gids = fs::read_dir(device.path().join("ports/1/gids"));
+    let has_it = |device: &String| {
+        let gids = fs::read_dir(Path::new(DEVICES).join(device).join("ports/1/gids"));
         gids.into_iter().flatten().flatten().any(|gid| fs::read_to_string(gid.path()).is_ok_and(|it| it.trim() == own))
     };
-    let found = fs::read_dir(DEVICES).into_iter().flatten().flatten().find(has_it);
-    found.map_or_else(|| "a device".to_owned(), |device| device.file_name().to_string_lossy().into_owned())
+    devices().into_iter().find(has_it).unwrap_or_else(|| "a device".to_owned())
 }
 
 /// The way to a carrier, for a broker.
@@ -185,11 +194,19 @@ impl Ferry {
 
     /// Has bytes of a program's end stand still, or go on.
     pub(super) fn hold(&self, own: BorrowedFd<'_>, is_held: bool) {
-        // A carrier that is gone moves nothing.
-        let _ = sockopt::socket_cookie(own).map(|cookie| {
-            let order = Order::Hold { cookie, is_held };
-            wire::send(self.orders.as_fd(), &order, &[])
-        });
+        let Ok(cookie) = sockopt::socket_cookie(own) else { return };
+        let order = Order::Hold { cookie, is_held };
+        let patience = Timespec { tv_sec: 1, tv_nsec: 0 };
+        loop {
+            match wire::send(self.orders.as_fd(), &order, &[]) {
+                Ok(()) => return,
+                // Many pairs are held at once.
+                Err(wire::WireError::Socket(Errno::AGAIN))
+                    if poll(&mut [PollFd::new(&self.orders, PollFlags::OUT)], Some(&patience)) == Ok(1) => {}
+                // Rather no connection than one through a cut.
+                Err(_) => return drop(shutdown(own, Shutdown::Both)),
+            }
+        }
     }
 
     fn give(&self, order: impl FnOnce(u64) -> Order, beside: Option<BorrowedFd<'_>>) -> Result<OwnedFd, Errno> {

@@ -19,7 +19,7 @@ use rustix::io::Errno;
 use rustix::net::RecvFlags;
 
 /// Pause after a connection that could not be accepted.
-const PAUSE: Duration = Duration::from_millis(100);
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// Lives the life of a carrier, whose one argument is an address and a port.
 #[must_use]
