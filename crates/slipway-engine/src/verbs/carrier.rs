@@ -203,8 +203,11 @@ impl Ferry {
                 // Many pairs are held at once.
                 Err(wire::WireError::Socket(Errno::AGAIN))
                     if poll(&mut [PollFd::new(&self.orders, PollFlags::OUT)], Some(&patience)) == Ok(1) => {}
-                // Rather no connection than one through a cut.
-                Err(_) => return drop(shutdown(own, Shutdown::Both)),
+                // Rather no connection than one through a cut. It may have ended already.
+                Err(_) => {
+                    let _ = shutdown(own, Shutdown::Both);
+                    return;
+                }
             }
         }
     }
