@@ -76,7 +76,8 @@ fn programs_are_helpers_too() {
     let run = |script: &str, log: &Path| Helper::execute(Command::new("sh").args(["-c", script]), log);
     let folder = tempfile::tempdir().expect("a folder");
     let log = folder.path().join("log");
-    let helper = run("echo ready; exec sleep 60", &log).expect("it starts");
+    let (helper, note) = run("echo ready by a note; exec sleep 60", &log).expect("it starts");
+    assert_eq!(note, "by a note");
     assert_eq!(helper.stop(), End::Signal(9));
     let error = run("exit 3", &log).expect_err("it says nothing");
     assert!(error.to_string().ends_with("ended with code 3 before it was ready"), "{error}");
