@@ -10,10 +10,15 @@ mod table;
 mod tunnel;
 
 use std::net::SocketAddrV4;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 pub use serve::run;
+
+/// How long the peer of a stream of the network may leave bytes unacknowledged. Then requests of its queue pairs fail, as after the
+/// retries of a device.
+pub const SILENCE: Duration = Duration::from_secs(5);
 
 /// A random name of a connection to come: whoever knows it may be the other end.
 pub type Token = [u8; 16];

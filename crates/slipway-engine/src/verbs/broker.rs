@@ -166,6 +166,9 @@ fn live(ground: &Ground<'_>, control: &UnixStream, newborn: &mut Newborn) -> io:
         if ordered {
             // An anchor that is gone ends the broker.
             let Some(order) = receive(control)? else { return Ok(()) };
+            if let (Order::Carrier { is_up }, Some(links)) = (&order, &links) {
+                links.set_carrier(*is_up);
+            }
             let answer = obey(&mut broker, order, &ground.networks, &refused, &mut revoked);
             send(control, &answer)?;
         }
@@ -188,6 +191,7 @@ fn obey(broker: &mut Broker, order: Order, networks: &Networks, refused: &Refuse
             let numbers = nodes.iter().filter_map(|node| u32::try_from(node.index()).ok());
             numbers.map(|node| broker.end_programs(node)).sum()
         }
+        Order::Carrier { .. } => 0,
         Order::Status => {
             let nodes = broker.status().into_iter().map(told).collect();
             let refused = refused.lock().unwrap_or_else(PoisonError::into_inner).clone();

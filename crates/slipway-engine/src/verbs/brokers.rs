@@ -247,10 +247,12 @@ impl Bypass for Brokers {
         let now = Instant::now();
         let is_due = |place: &Place| place.due.is_some_and(|due| due <= now);
         let due: Vec<HostId> = self.places.iter().filter(|(_, place)| is_due(place)).map(|(&host, _)| host).collect();
-        if let Some(Ok(carrier)) = &mut self.carrier
-            && let Err(error) = carrier.tend(&self.log)
-        {
-            self.say(&format!("carrier: cannot be started: {error}"));
+        if let Some(Ok(carrier)) = &mut self.carrier {
+            match carrier.tend(&self.log) {
+                Ok(false) => {}
+                Ok(true) => drop(self.have_heeded(&Order::Carrier { is_up: true })),
+                Err(error) => self.say(&format!("carrier: cannot be started: {error}")),
+            }
         }
         for host in due {
             if let Err(error) = self.fill(near, host) {
@@ -268,6 +270,7 @@ impl Bypass for Brokers {
         if let Some(Ok(carrier)) = &mut self.carrier
             && carrier.ended(pid)
         {
+            self.have_heeded(&Order::Carrier { is_up: false });
             self.say(&format!(
                 "carrier: ended ({status:?}): its queue pairs fail, and new ones go by the hosts' network"
             ));

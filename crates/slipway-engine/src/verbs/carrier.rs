@@ -4,14 +4,15 @@
 use std::fs::{self, File};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
+use rustix::io::{Errno, FdFlags};
 use rustix::net::{AddressFamily, RecvFlags, Shutdown, SocketFlags, SocketType, recv, shutdown, socketpair, sockopt};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use serde::{Deserialize, Serialize};
@@ -24,6 +25,10 @@ use super::plugin;
 
 /// The program, beside this one or in `../lib/slipway`.
 const PROGRAM: &str = "slipway-carrier";
+/// The user and the group that a carrier has: nobody's, who may use devices.
+const NOBODY: &str = "65534";
+/// Descriptors that a carrier may have: a few for each connection.
+const DESCRIPTORS: u64 = 65_536;
 /// Devices that the kernel has.
 const DEVICES: &str = "/sys/class/infiniband";
 /// Time between the end of a carrier and the start of the next.
@@ -73,16 +78,32 @@ impl Carrier {
 
     /// Executes the program. A later one has the port of the first, which brokers know.
     fn execute(&mut self, log: &File) -> io::Result<()> {
-        let own = [program()?.as_os_str(), self.at.to_string().as_ref()].map(ToOwned::to_owned);
-        // It copies bytes of hostile programs: it may use the device, and has no privilege.
+        // By its descriptor, since its user may not be let into the folder.
+        let program = File::open(program()?)?;
+        rustix::io::fcntl_setfd(&program, FdFlags::empty())?;
+        // It copies bytes of hostile programs, and strangers connect to it: it may use the device, and has no privilege.
         let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig", "KILL", "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all"]).args(own);
+        command.args([
+            "--reuid",
+            NOBODY,
+            "--regid",
+            NOBODY,
+            "--clear-groups",
+            "--bounding-set=-all",
+            "--inh-caps=-all",
+        ]);
+        command.args(["--pdeathsig", "KILL", "--no-new-privs", &format!("/proc/self/fd/{}", program.as_raw_fd())]);
+        command.arg(self.at.to_string());
         command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
         command.stdin(Stdio::from(self.end.try_clone()?)).stderr(Stdio::from(log.try_clone()?));
         let (helper, port) = Helper::execute(&mut command, Path::new("/dev/null"))?;
         let none = Rlimit { current: None, maximum: None };
-        // Memory that a device uses is locked. Without more of it, fewer connections have room.
-        let _ = Pid::from_raw(helper.number()).map(|pid| prlimit(Some(pid), Resource::Memlock, none));
+        // Memory that a device uses is locked. Without more of both, fewer connections have room.
+        let many = Rlimit { current: Some(DESCRIPTORS), maximum: Some(DESCRIPTORS) };
+        if let Some(pid) = Pid::from_raw(helper.number()) {
+            let _ = prlimit(Some(pid), Resource::Memlock, none);
+            let _ = prlimit(Some(pid), Resource::Nofile, many);
+        }
         self.at.set_port(port.parse().map_err(io::Error::other)?);
         (self.helper, self.due) = (Some(helper), None);
         Ok(())
@@ -90,7 +111,13 @@ impl Carrier {
 
     /// The way to it, for brokers.
     pub(super) fn ferry(&self) -> Ferry {
-        Ferry { orders: Arc::clone(&self.orders), port: self.at.port() }
+        let is_up = Arc::new(AtomicBool::new(self.is_up()));
+        Ferry { orders: Arc::clone(&self.orders), port: self.at.port(), is_up }
+    }
+
+    /// Whether it runs.
+    pub(super) fn is_up(&self) -> bool {
+        self.helper.is_some()
     }
 
     /// The way of queue pairs now.
@@ -111,17 +138,26 @@ impl Carrier {
         let is_it = self.helper.as_ref().is_some_and(|helper| helper.number() == pid);
         if is_it {
             (self.helper, self.due) = (None, Some(Instant::now() + PAUSE));
+            self.drain();
         }
         is_it
     }
 
-    /// Starts the next one, where that is due.
-    pub(super) fn tend(&mut self, log: &File) -> io::Result<()> {
+    /// Starts the next one, where that is due. Gives whether it did.
+    pub(super) fn tend(&mut self, log: &File) -> io::Result<bool> {
         if self.due.is_none_or(|due| Instant::now() < due) {
-            return Ok(());
+            return Ok(false);
         }
         self.due = Some(Instant::now() + LONG_PAUSE);
-        self.execute(log)
+        self.drain();
+        self.execute(log).map(|()| true)
+    }
+
+    /// Forgets orders that no carrier has heard. Their descriptors are closed, so programs see their connections end.
+    fn drain(&self) {
+        while let Ok(_) | Err(wire::WireError::Malformed) =
+            wire::receive::<Order>(self.end.as_fd(), RecvFlags::DONTWAIT)
+        {}
     }
 }
 
@@ -153,6 +189,8 @@ fn device(own: Ipv4Addr) -> String {
 pub(super) struct Ferry {
     orders: Arc<OwnedFd>,
     port: u16,
+    /// The anchor says so. A carrier that hears no order counts as none, until there is the next.
+    is_up: Arc<AtomicBool>,
 }
 
 impl Ferry {
@@ -161,7 +199,17 @@ impl Ferry {
     pub(super) fn to_nobody(port: u16) -> (Self, OwnedFd) {
         let ends = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
         let (orders, end) = ends.expect("a pair");
-        (Self { orders: Arc::new(orders), port }, end)
+        (Self { orders: Arc::new(orders), port, is_up: Arc::new(AtomicBool::new(true)) }, end)
+    }
+
+    /// Whether there is a carrier.
+    pub(super) fn is_up(&self) -> bool {
+        self.is_up.load(Ordering::Relaxed)
+    }
+
+    /// Notes that there is one, or none.
+    pub(super) fn set(&self, is_up: bool) {
+        self.is_up.store(is_up, Ordering::Relaxed);
     }
 
     /// The carrier's socket, which the broker's process has to keep.
@@ -197,22 +245,24 @@ impl Ferry {
         let Ok(cookie) = sockopt::socket_cookie(own) else { return };
         let order = Order::Hold { cookie, is_held };
         let patience = Timespec { tv_sec: 1, tv_nsec: 0 };
-        loop {
+        while self.is_up() {
             match wire::send(self.orders.as_fd(), &order, &[]) {
                 Ok(()) => return,
                 // Many pairs are held at once.
                 Err(wire::WireError::Socket(Errno::AGAIN))
                     if poll(&mut [PollFd::new(&self.orders, PollFlags::OUT)], Some(&patience)) == Ok(1) => {}
-                // Rather no connection than one through a cut. It may have ended already.
-                Err(_) => {
-                    let _ = shutdown(own, Shutdown::Both);
-                    return;
-                }
+                // The broker has no time for others that would wait as long.
+                Err(_) => self.set(false),
             }
         }
+        // Rather no connection than one through a cut. It may have ended already.
+        let _ = shutdown(own, Shutdown::Both);
     }
 
     fn give(&self, order: impl FnOnce(u64) -> Order, beside: Option<BorrowedFd<'_>>) -> Result<OwnedFd, Errno> {
+        if !self.is_up() {
+            return Err(Errno::HOSTUNREACH);
+        }
         let (own, other) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
         let order = order(sockopt::socket_cookie(&own)?);
         let fds: Vec<BorrowedFd<'_>> = std::iter::once(other.as_fd()).chain(beside).collect();
@@ -229,4 +279,26 @@ pub(super) fn leads_there(stream: BorrowedFd<'_>) -> bool {
 fn draw() -> Result<Token, Errno> {
     let key = Key::draw().map_err(|_| Errno::AGAIN)?;
     key.bytes().first_chunk().copied().ok_or(Errno::AGAIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_held_is_shut_down() {
+        let (ferry, orders) = Ferry::to_nobody(7);
+        let (network, _) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
+        let (own, _) = ferry.expect(network.as_fd()).unwrap();
+        let (order, fds) = wire::receive::<Order>(orders.as_fd(), RecvFlags::DONTWAIT).unwrap();
+        let Order::Expect { cookie, .. } = order else { panic!("{order:?}") };
+        ferry.hold(own.as_fd(), true);
+        let (order, _) = wire::receive::<Order>(orders.as_fd(), RecvFlags::DONTWAIT).unwrap();
+        assert_eq!(order, Order::Hold { cookie, is_held: true });
+        // The carrier ends before the next cut.
+        ferry.set(false);
+        ferry.hold(own.as_fd(), true);
+        assert_eq!(recv(&fds[0], &mut [0; 1][..], RecvFlags::DONTWAIT).unwrap().1, 0);
+        assert!(matches!(ferry.expect(network.as_fd()), Err(Errno::HOSTUNREACH)));
+    }
 }

@@ -16,7 +16,7 @@ use slipway_fast::channel::{Acceptor, ChannelError, Hello, Key, Limits, Open, Op
 use slipway_fast::setup;
 use slipway_sys::sockopt as filter;
 use slipway_verbs::broker::{Broker, Join, Membership, Name, Question, Still, Way};
-use slipway_verbs::carrier::{FALLS_BACK, Invitation};
+use slipway_verbs::carrier::{FALLS_BACK, Invitation, SILENCE};
 use slipway_verbs::wire::{Gid, Transport};
 
 use super::carrier::{Ferry, leads_there};
@@ -30,8 +30,6 @@ const WARM: usize = 8;
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Pause before another try, where no connection to the other broker is ready.
 const PAUSE: Duration = Duration::from_millis(20);
-/// How long the other host may leave data unacknowledged. Then requests of its queue pairs fail, as after the retries of a device.
-const SILENCE: Duration = Duration::from_secs(5);
 
 /// How long a device is not tried after it has not reached another machine.
 const IDLE: Duration = Duration::from_secs(30);
@@ -95,6 +93,13 @@ impl Links {
         })?;
         let device = ferry.clone().map(|ferry| (ferry, machines));
         Ok((Self { news, bell, ferry, _acceptor: acceptor }, way(pool, post, device)))
+    }
+
+    /// The carrier of this machine runs, or does not.
+    pub(super) fn set_carrier(&self, is_up: bool) {
+        if let Some(ferry) = &self.ferry {
+            ferry.set(is_up);
+        }
     }
 
     /// Brings the broker what other brokers say.
@@ -178,7 +183,7 @@ impl Device {
 
 fn ask(pool: &Pool, host: u32, mut open: Open, device: Option<&mut Device>) -> Result<OwnedFd, Errno> {
     // A question for news has no stream.
-    let device = device.filter(|device| !device.is_idle() && is_join(&open));
+    let device = device.filter(|device| device.ferry.is_up() && !device.is_idle() && is_join(&open));
     open.flow |= if device.is_some() { BY_DEVICE } else { 0 };
     let until = Instant::now() + PATIENCE;
     loop {

@@ -35,6 +35,11 @@ pub(super) enum Order {
         /// Indices in the lab.
         nodes: Vec<NodeId>,
     },
+    /// The machine's carrier runs, or does not.
+    Carrier {
+        /// True where it runs.
+        is_up: bool,
+    },
     /// Say how it is.
     Status,
 }

@@ -17,6 +17,8 @@ use crate::wire::{WireError, receive};
 use libc::{POLLIN, pollfd};
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+use rustix::thread::set_name;
 
 /// Pause after a connection that could not be accepted.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -24,6 +26,9 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Lives the life of a carrier, whose one argument is an address and a port.
 #[must_use]
 pub fn run() -> ExitCode {
+    // It was executed by a descriptor, so its name is a number. Others of its user may not trace it.
+    let _ = set_name(c"slipway-carrier");
+    let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
     let begun = begin();
     let word = match &begun {
         Ok((_, _, port)) => format!("ready {port}\n"),

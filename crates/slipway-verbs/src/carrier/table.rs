@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
+use std::os::fd::{OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
 use super::rdmacm::{Library, Socket};
-use super::tunnel::{End, Tunnel};
+use super::tunnel::{End, Stream, Tunnel};
 use super::{FALLS_BACK, Order, Token};
 use libc::{POLLIN, POLLOUT, c_short};
 use rustix::io::Errno;
@@ -15,6 +15,8 @@ use rustix::io::Errno;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Most connections that have not named a token. Anyone on the network of the device may open one.
 const NAMELESS: usize = 64;
+/// Most connections to begin one by the device. Each has a few descriptors.
+const MOST: usize = 8192;
 /// The byte by which a carrier says that it knows the token.
 const KNOWN: u8 = 1;
 
@@ -24,18 +26,18 @@ enum State {
     /// Another carrier will name this token, or the brokers' connection will fall back.
     Expected {
         token: Token,
-        near: OwnedFd,
-        asker: OwnedFd,
+        near: Stream,
+        asker: Stream,
     },
     /// The device connects.
     Connecting {
         token: Token,
-        near: OwnedFd,
+        near: Stream,
         far: Socket,
     },
     /// The other carrier has to say that it knows the token.
     Named {
-        near: OwnedFd,
+        near: Stream,
         far: Socket,
     },
     /// The caller has to name a token, of which so many bytes have come.
@@ -55,6 +57,21 @@ struct Connection {
     /// Time at which it ends if it is not open.
     due: Instant,
     state: State,
+}
+
+impl Connection {
+    /// Time at which it ends, if nothing happens. A tunnel has one while it drains.
+    fn ends(&self) -> Option<Instant> {
+        if let State::Open(tunnel) = &self.state { tunnel.due() } else { Some(self.due) }
+    }
+}
+
+/// A state to enter. A tunnel that opens behind a cut is held.
+fn entered(mut state: State, is_held: bool) -> State {
+    if let (State::Open(tunnel), true) = (&mut state, is_held) {
+        tunnel.hold(true);
+    }
+    state
 }
 
 /// The next state of a connection, or its end and what to log of that.
@@ -88,18 +105,24 @@ impl Table {
 
     /// Carries out an order. An error says why that one failed; its descriptors are closed then, which the broker sees.
     pub(super) fn obey(&mut self, order: Order, fds: Vec<OwnedFd>) -> Result<(), String> {
-        let mut fds = fds.into_iter();
+        let mut fds = fds.into_iter().map(Stream::new);
         match (order, fds.next(), fds.next()) {
             (Order::Expect { token, cookie }, Some(near), Some(asker)) => {
                 self.add(Some(cookie), State::Expected { token, near, asker });
             }
             (Order::Connect { token, cookie, at }, Some(near), None) => {
+                if self.all.len() >= MOST {
+                    return Err(format!("reach the carrier at {at}: {MOST} connections are there"));
+                }
                 let far = self.library.connect(self.own, at).map_err(|errno| unreached(at, errno))?;
                 self.add(Some(cookie), State::Connecting { token, near, far });
             }
             (Order::Hold { cookie, is_held }, None, None) => {
                 for connection in self.all.values_mut().filter(|it| it.cookie == Some(cookie)) {
                     connection.is_held = is_held;
+                    if let State::Open(tunnel) = &mut connection.state {
+                        tunnel.hold(is_held);
+                    }
                 }
             }
             _ => return Err("understand an order: its descriptors are others".to_owned()),
@@ -120,13 +143,10 @@ impl Table {
         let mut all = Vec::new();
         for (&id, connection) in &self.all {
             match &connection.state {
-                State::Expected { asker, .. } => all.push((id, asker.as_raw_fd(), POLLIN)),
+                State::Expected { asker, .. } => all.push((id, asker.number(), POLLIN)),
                 State::Connecting { far, .. } => all.push((id, far.number(), POLLOUT)),
                 State::Named { far, .. } | State::Nameless { far, .. } => all.push((id, far.number(), POLLIN)),
-                State::Open(tunnel) if !connection.is_held => {
-                    all.extend(tunnel.waits_for().map(|(fd, events)| (id, fd, events)));
-                }
-                State::Open(_) => {}
+                State::Open(tunnel) => all.extend(tunnel.waits_for().map(|(fd, events)| (id, fd, events))),
             }
         }
         all
@@ -134,32 +154,19 @@ impl Table {
 
     /// When the next connection ends by itself.
     pub(super) fn due(&self) -> Option<Instant> {
-        let due = |it: &Connection| if let State::Open(tunnel) = &it.state { tunnel.due() } else { Some(it.due) };
-        self.all.values().filter_map(due).min()
+        self.all.values().filter_map(Connection::ends).min()
     }
 
-    /// Ends those that have waited in vain.
+    /// Ends those that have waited in vain, for an end or for room.
     pub(super) fn expire(&mut self) {
         let now = Instant::now();
-        let late: Vec<u64> = self.all.iter().filter(|(_, it)| now >= it.due).map(|(id, _)| *id).collect();
-        for id in late {
-            let Some(Connection { state, .. }) = self.all.get_mut(&id) else { continue };
-            let lives = match state {
-                State::Open(tunnel) if tunnel.due().is_none_or(|due| now < due) => true,
-                State::Open(tunnel) => tunnel.turn(),
-                _ => false,
-            };
-            if !lives {
-                self.all.remove(&id);
-            }
-        }
+        self.all.retain(|_, it| it.ends().is_none_or(|ends| now < ends));
     }
 
     /// Has a connection go on, of which something has happened. Gives what to log.
     pub(super) fn turn(&mut self, id: u64) -> Option<String> {
         let mut connection = self.all.remove(&id)?;
         let next = match connection.state {
-            State::Open(tunnel) if connection.is_held => Next::Stays(State::Open(tunnel)),
             State::Open(mut tunnel) => {
                 if tunnel.turn() {
                     Next::Stays(State::Open(tunnel))
@@ -174,7 +181,7 @@ impl Table {
         };
         match next {
             Next::Stays(state) => {
-                connection.state = state;
+                connection.state = entered(state, connection.is_held);
                 self.all.insert(id, connection);
                 None
             }
@@ -194,13 +201,15 @@ impl Table {
         let is_it = |it: &Connection| matches!(&it.state, State::Expected { token: known, .. } if *known == token);
         let found = self.all.iter().find(|(_, it)| is_it(it)).map(|(id, _)| *id);
         let Some(mut expected) = found.and_then(|id| self.all.remove(&id)) else {
-            return Next::Ends(Some("join a connection of the device: its token is unknown".to_owned()));
+            // A stranger, or one that came too late. The log is not theirs to fill.
+            return Next::Ends(None);
         };
         if let State::Expected { near, .. } = expected.state {
             if !matches!(far.send(&[KNOWN]), Ok(Some(1))) {
                 return Next::Ends(Some("answer another carrier: the device takes nothing".to_owned()));
             }
-            expected.state = State::Open(Tunnel::new(near, End::Device(far)));
+            let open = State::Open(Tunnel::new(near, End::Device(far)));
+            expected.state = entered(open, expected.is_held);
             self.all.insert(self.next, expected);
             self.next += 1;
         }
@@ -213,7 +222,7 @@ fn unreached(at: SocketAddrV4, errno: Errno) -> String {
 }
 
 /// The brokers' connection has a word: it takes the place of the device, or its end has no use for either.
-fn heard(token: Token, near: OwnedFd, asker: OwnedFd) -> Next {
+fn heard(token: Token, near: Stream, asker: Stream) -> Next {
     let mut word = [0];
     let asker = End::Stream(asker);
     match asker.receive(&mut word) {
@@ -226,7 +235,7 @@ fn heard(token: Token, near: OwnedFd, asker: OwnedFd) -> Next {
     }
 }
 
-fn name(token: Token, near: OwnedFd, far: Socket) -> Next {
+fn name(token: Token, near: Stream, far: Socket) -> Next {
     match far.outcome().and_then(|()| far.send(&token)) {
         // A new connection has room for more than that.
         Ok(Some(sent)) if sent == token.len() => Next::Stays(State::Named { near, far }),
@@ -235,7 +244,7 @@ fn name(token: Token, near: OwnedFd, far: Socket) -> Next {
     }
 }
 
-fn told(near: OwnedFd, far: Socket) -> Next {
+fn told(near: Stream, far: Socket) -> Next {
     let mut word = [0];
     match far.receive(&mut word) {
         Ok(None) => Next::Stays(State::Named { near, far }),
@@ -256,8 +265,10 @@ mod tests {
 
     use super::*;
 
-    fn pair() -> (OwnedFd, OwnedFd) {
-        socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap()
+    /// A stream, and its other end.
+    fn pair() -> (Stream, OwnedFd) {
+        let (one, other) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
+        (Stream::new(one), other)
     }
 
     #[test]

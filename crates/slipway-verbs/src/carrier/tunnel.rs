@@ -1,12 +1,16 @@
 //! Two ends and the bytes between them.
 
-use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
+use std::io::IoSliceMut;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
 use libc::{POLLIN, POLLOUT, c_short};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, recv, send};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recvmsg, send, sockopt};
 
+use super::SILENCE;
 use super::rdmacm::Socket;
 
 /// Bytes on their way, each direction.
@@ -15,18 +19,85 @@ const ROOM: usize = 128 << 10;
 const ROUNDS: usize = 16;
 /// Longest time for bytes that an end has left behind.
 const DRAIN: Duration = Duration::from_secs(2);
+/// Most descriptors of one message (`SCM_MAX_FD`, unix(7)).
+const RIGHTS: usize = 253;
+
+/// A stream, mostly one whose other end a hostile program has. To close it may wait: descriptors that the program has sent along
+/// close with it, and a socket closes slowly by `SO_LINGER` (socket(7)). So a thread of its own does that.
+#[derive(Debug)]
+pub(super) struct Stream(Option<OwnedFd>);
+
+impl Stream {
+    pub(super) fn new(stream: OwnedFd) -> Self {
+        Self(Some(stream))
+    }
+
+    pub(super) fn number(&self) -> RawFd {
+        self.0.as_ref().map_or(-1, AsRawFd::as_raw_fd)
+    }
+
+    fn fd(&self) -> Result<&OwnedFd, Errno> {
+        self.0.as_ref().ok_or(Errno::BADF)
+    }
+
+    /// Whether the program has closed or shut down its end.
+    pub(super) fn is_over(&self) -> bool {
+        let Ok(stream) = self.fd() else { return true };
+        let mut on = [PollFd::new(stream, PollFlags::RDHUP)];
+        !matches!(poll(&mut on, Some(&Timespec::default())), Ok(0))
+    }
+
+    /// Has a stream of the network outlast any silence of its peer, or end after [`SILENCE`].
+    fn outlast(&self, is_patient: bool) {
+        let Ok(stream) = self.fd() else { return };
+        let most = if is_patient { 0 } else { u32::try_from(SILENCE.as_millis()).unwrap_or(u32::MAX) };
+        // One that has ended takes no option.
+        let _ = sockopt::set_tcp_user_timeout(stream, most);
+        let _ = sockopt::set_socket_keepalive(stream, !is_patient);
+    }
+
+    /// Receives bytes. A program that sends descriptors along is none of ours: its stream ends.
+    fn receive(&self, to: &mut [u8]) -> Result<usize, Errno> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(RIGHTS))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+        let received = recvmsg(self.fd()?, &mut [IoSliceMut::new(to)], &mut ancillary, flags)?;
+        let mut sent = Vec::new();
+        for message in ancillary.drain() {
+            if let RecvAncillaryMessage::ScmRights(rights) = message {
+                sent.extend(rights);
+            }
+        }
+        if sent.is_empty() {
+            return Ok(received.bytes);
+        }
+        aside(sent);
+        Err(Errno::PROTO)
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        aside(self.0.take());
+    }
+}
+
+/// Drops descriptors where nobody waits for that. Without a thread they are closed here.
+fn aside(fds: impl Send + 'static) {
+    let _ = std::thread::Builder::new().name("closes".into()).spawn(move || drop(fds));
+}
 
 /// An end of a tunnel.
 #[derive(Debug)]
 pub(super) enum End {
-    Stream(OwnedFd),
+    Stream(Stream),
     Device(Socket),
 }
 
 impl End {
     pub(super) fn number(&self) -> RawFd {
         match self {
-            Self::Stream(stream) => stream.as_raw_fd(),
+            Self::Stream(stream) => stream.number(),
             Self::Device(socket) => socket.number(),
         }
     }
@@ -34,7 +105,9 @@ impl End {
     /// Sends as much as there is room for; `None`: nothing.
     pub(super) fn send(&self, bytes: &[u8]) -> Result<Option<usize>, Errno> {
         match self {
-            Self::Stream(stream) => waits(send(stream, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)),
+            Self::Stream(stream) => {
+                waits(stream.fd().and_then(|stream| send(stream, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)))
+            }
             Self::Device(socket) => socket.send(bytes),
         }
     }
@@ -42,7 +115,7 @@ impl End {
     /// Receives what has come; `None`: nothing yet.
     pub(super) fn receive(&self, to: &mut [u8]) -> Result<Option<usize>, Errno> {
         match self {
-            Self::Stream(stream) => waits(recv(stream, &mut *to, RecvFlags::DONTWAIT).map(|(got, _)| got)),
+            Self::Stream(stream) => waits(stream.receive(to)),
             Self::Device(socket) => socket.receive(to),
         }
     }
@@ -75,25 +148,26 @@ impl Flow {
         self.from == self.to
     }
 
-    /// Moves what can be moved. Gives whether any did.
-    fn turn(&mut self, source: &End, target: &End) -> Result<bool, Errno> {
+    /// Moves what can be moved. Gives whether any did. Where one end fails, the other way may still have bytes.
+    fn turn(&mut self, source: &End, target: &End) -> bool {
         let mut has_moved = false;
         if self.is_empty() && !self.is_over {
             (self.from, self.to) = (0, 0);
             match source.receive(&mut self.bytes) {
                 Ok(Some(got)) => (self.to, self.is_over, has_moved) = (got, got == 0, true),
                 Ok(None) => {}
-                // Bytes the other way may still arrive.
                 Err(_) => (self.is_over, has_moved) = (true, true),
             }
         }
-        if !self.is_empty()
-            && let Some(sent) = target.send(&self.bytes[self.from..self.to])?
-        {
-            self.from += sent;
-            has_moved |= sent > 0;
+        if !self.is_empty() {
+            if let Ok(sent) = target.send(&self.bytes[self.from..self.to]) {
+                self.from += sent.unwrap_or(0);
+                has_moved |= sent.is_some_and(|sent| sent > 0);
+            } else {
+                (self.from, self.to, self.is_over) = (0, 0, true);
+            }
         }
-        Ok(has_moved)
+        has_moved
     }
 }
 
@@ -102,6 +176,7 @@ impl Flow {
 pub(super) struct Tunnel {
     near: End,
     far: End,
+    is_held: bool,
     /// To the other machine, and from there.
     out: Flow,
     back: Flow,
@@ -110,16 +185,27 @@ pub(super) struct Tunnel {
 }
 
 impl Tunnel {
-    pub(super) fn new(near: OwnedFd, far: End) -> Self {
-        Self { near: End::Stream(near), far, out: Flow::new(), back: Flow::new(), ends: None }
+    pub(super) fn new(near: Stream, far: End) -> Self {
+        Self { near: End::Stream(near), far, is_held: false, out: Flow::new(), back: Flow::new(), ends: None }
+    }
+
+    /// Moves nothing from now on, or goes on.
+    pub(super) fn hold(&mut self, is_held: bool) {
+        self.is_held = is_held;
+        if let End::Stream(stream) = &self.far {
+            stream.outlast(is_held);
+        }
     }
 
     /// Moves bytes. False where the tunnel has ended.
     pub(super) fn turn(&mut self) -> bool {
+        if self.is_held {
+            // The end of a program is no news of the network. The other machine hears of it by the connection's end.
+            return !matches!(&self.near, End::Stream(near) if near.is_over());
+        }
         for _ in 0..ROUNDS {
             let out = self.out.turn(&self.near, &self.far);
             let back = self.back.turn(&self.far, &self.near);
-            let (Ok(out), Ok(back)) = (out, back) else { return false };
             if self.out.is_over || self.back.is_over {
                 let is_drained = self.out.is_empty() && self.back.is_empty();
                 let ends = *self.ends.get_or_insert_with(|| Instant::now() + DRAIN);
@@ -136,14 +222,16 @@ impl Tunnel {
 
     /// Descriptors to wait for, and the events.
     pub(super) fn waits_for(&self) -> impl Iterator<Item = (RawFd, c_short)> {
+        let is_held = self.is_held;
         let events = |from: &Flow, to: &Flow| {
             let reads = if from.is_empty() && !from.is_over { POLLIN } else { 0 };
             reads | if to.is_empty() { 0 } else { POLLOUT }
         };
         let both =
             [(self.near.number(), events(&self.out, &self.back)), (self.far.number(), events(&self.back, &self.out))];
-        // One that has ended would be reported without end.
-        both.into_iter().filter(|(_, events)| *events != 0)
+        // One that has ended would be reported without end. A held one waits for the end of its program alone (`POLLHUP`).
+        let held = is_held.then_some((self.near.number(), 0));
+        held.into_iter().chain(both.into_iter().filter(move |(_, events)| !is_held && *events != 0))
     }
 
     pub(super) fn due(&self) -> Option<Instant> {
@@ -153,7 +241,12 @@ impl Tunnel {
 
 #[cfg(test)]
 mod tests {
-    use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, shutdown, socketpair};
+    use std::os::fd::AsFd as _;
+
+    use rustix::net::{
+        AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, Shutdown, SocketFlags, SocketType, recv, sendmsg,
+        shutdown, socketpair,
+    };
 
     use super::*;
 
@@ -164,7 +257,7 @@ mod tests {
     #[test]
     fn all_bytes_arrive_in_order_before_the_end_does() {
         let ((program, near), (far, other)) = (pair(), pair());
-        let mut tunnel = Tunnel::new(near, End::Stream(far));
+        let mut tunnel = Tunnel::new(Stream::new(near), End::Stream(Stream::new(far)));
         let sent: Vec<u8> = (0..4 * ROOM).map(|at| u8::try_from(at % 251).unwrap()).collect();
         let (mut done, mut there, mut room) = (0, Vec::<u8>::new(), vec![0; ROOM]);
         loop {
@@ -191,13 +284,50 @@ mod tests {
     #[test]
     fn an_end_without_room_is_waited_for_and_one_that_is_gone_is_not() {
         let ((program, near), (far, other)) = (pair(), pair());
-        let mut tunnel = Tunnel::new(near, End::Stream(far));
+        let mut tunnel = Tunnel::new(Stream::new(near), End::Stream(Stream::new(far)));
         while send(&program, &[0; 4096], SendFlags::DONTWAIT).is_ok() || tunnel.out.is_empty() {
             assert!(tunnel.turn());
         }
         let events: Vec<c_short> = tunnel.waits_for().map(|(_, events)| events).collect();
         assert_eq!(events, [POLLIN | POLLOUT], "the far end alone");
         drop(other);
+        assert!(!tunnel.turn());
+    }
+
+    #[test]
+    fn a_program_that_sends_descriptors_along_loses_its_stream() {
+        let ((program, near), (far, other)) = (pair(), pair());
+        let mut tunnel = Tunnel::new(Stream::new(near), End::Stream(Stream::new(far)));
+        let (sent, kept) = pair();
+        {
+            let rights = [sent.as_fd()];
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+            let mut ancillary = SendAncillaryBuffer::new(&mut space);
+            assert!(ancillary.push(SendAncillaryMessage::ScmRights(&rights)));
+            sendmsg(&program, &[std::io::IoSlice::new(b"byte")], &mut ancillary, SendFlags::empty()).unwrap();
+        }
+        drop(sent);
+        assert!(!tunnel.turn());
+        // The thread that closes it has nothing else to do.
+        assert_eq!(recv(&kept, &mut [0; 1][..], RecvFlags::empty()).unwrap().1, 0);
+        drop(tunnel);
+        assert_eq!(recv(&other, &mut [0; 8][..], RecvFlags::empty()).unwrap().1, 0);
+    }
+
+    #[test]
+    fn a_held_tunnel_moves_nothing_and_ends_with_its_program() {
+        let ((program, near), (far, other)) = (pair(), pair());
+        let mut tunnel = Tunnel::new(Stream::new(near), End::Stream(Stream::new(far)));
+        tunnel.hold(true);
+        send(&program, b"byte", SendFlags::empty()).unwrap();
+        assert!(tunnel.turn());
+        assert_eq!(recv(&other, &mut [0; 8][..], RecvFlags::DONTWAIT), Err(Errno::AGAIN));
+        assert_eq!(tunnel.waits_for().map(|(_, events)| events).collect::<Vec<_>>(), [0]);
+        tunnel.hold(false);
+        assert!(tunnel.turn());
+        assert_eq!(recv(&other, &mut [0; 8][..], RecvFlags::DONTWAIT).unwrap().1, 4);
+        tunnel.hold(true);
+        drop(program);
         assert!(!tunnel.turn());
     }
 }
