@@ -115,7 +115,7 @@ impl Carrier {
         Ferry { orders: Arc::clone(&self.orders), port: self.at.port(), is_up }
     }
 
-    /// Whether it runs.
+    /// Whether its process runs.
     pub(super) fn is_up(&self) -> bool {
         self.helper.is_some()
     }
@@ -202,7 +202,7 @@ impl Ferry {
         (Self { orders: Arc::new(orders), port, is_up: Arc::new(AtomicBool::new(true)) }, end)
     }
 
-    /// Whether there is a carrier.
+    /// Whether the carrier runs and takes orders.
     pub(super) fn is_up(&self) -> bool {
         self.is_up.load(Ordering::Relaxed)
     }
