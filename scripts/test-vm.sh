@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Runs the tests whose subject differs from kernel to kernel in a virtual machine with Debian's kernel (scripts/vm.sh): control
-# groups of version 2, netem, Open vSwitch's kernel datapath, RDMA devices.
+# groups of version 2, netem, Open vSwitch's kernel datapath, labs over machines, RDMA devices.
 set -euo pipefail
 
-TESTS=(front_door conditions resources verbs_kernel)
+TESTS=(front_door conditions resources machines verbs_kernel)
 # The machine's root is an overlay, and the kernel stacks no more than two (FILESYSTEM_MAX_STACK_DEPTH, include/linux/fs.h).
 SKIP=(a_saved_node_is_an_image)
 
