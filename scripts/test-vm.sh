@@ -18,28 +18,27 @@ mapfile -t executables < <(cargo test --locked --package slipway "${targets[@]}"
 mapfile -t plug_ins < <(scripts/verbs.sh)
 ln -f "${plug_ins[@]}" "$(dirname "${executables[0]}")/.."
 
+# The test with parts that are for such a kernel alone.
+for test in "${executables[@]}"; do case $test in *verbs_kernel*) kernel=$test ;; esac; done
+
 # All of them, whichever fails.
 code=0
 # shellcheck disable=SC2016
 scripts/vm.sh bash -ec '
   [ "$(stat -f -c %T /sys/fs/cgroup)" = cgroup2fs ]
   cd crates/slipway
-  skips=$1 code=0; shift
+  skips=$1 kernel=$2 code=0; shift 2
   export CARGO_MANIFEST_DIR=$PWD SLIPWAY_PLUG_IN_IS_BUILT=1
   for test; do "$test" --test-threads 1 $skips || code=1; done
-  # Tests that are for such a kernel alone.
-  for test; do case $test in *verbs_kernel*) "$test" --ignored beside_devices || code=1 ;; esac; done
+  "$kernel" --ignored beside_devices || code=1
   exit $code
-' vm "${skips[*]}" "${executables[@]}" || code=1
+' vm "${skips[*]}" "$kernel" "${executables[@]}" || code=1
 
 # Two machines, each with a device. ssh finds `slipway` on the other by the path.
-for test in "${executables[@]}"; do
-  case $test in *verbs_kernel*) ;; *) continue ;; esac
-  # shellcheck disable=SC2016
-  PATH=$(realpath "$(dirname "$test")/.."):$PATH scripts/vm.sh --pair bash -ec '
-    cd crates/slipway
-    export CARGO_MANIFEST_DIR=$PWD SLIPWAY_PLUG_IN_IS_BUILT=1
-    exec "$1" --ignored between_machines
-  ' vm "$test" || code=1
-done
+# shellcheck disable=SC2016
+PATH=$(realpath "$(dirname "$kernel")/.."):$PATH scripts/vm.sh --pair bash -ec '
+  cd crates/slipway
+  export CARGO_MANIFEST_DIR=$PWD SLIPWAY_PLUG_IN_IS_BUILT=1
+  exec "$1" --ignored between_machines
+' vm "$kernel" || code=1
 exit $code

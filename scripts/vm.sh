@@ -115,7 +115,7 @@ describe() {
 
 share() { printf -- '-virtfs local,path=%s,mount_tag=%s,security_model=none,multidevs=remap%s ' "$2" "$1" "${3:-}"; }
 
-[ $# -gt 0 ] || { sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 2; }
+[ $# -gt 0 ] || { sed -n '2,12s/^# \{0,1\}//p' "$0"; exit 2; }
 [ "$(id -u)" -eq 0 ] || fail "the machine reads this one's root: run it as root"
 for program in qemu-system-x86_64 busybox cpio depmod mkfs.ext4; do
   command -v "$program" >/dev/null || fail "$program is not here; scripts/setup.sh run vm installs it"
