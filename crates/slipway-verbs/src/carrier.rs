@@ -10,8 +10,11 @@ mod table;
 mod tunnel;
 
 use std::net::SocketAddrV4;
+use std::os::fd::AsFd;
 use std::time::Duration;
 
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, sockopt};
 use serde::{Deserialize, Serialize};
 
 pub use serve::run;
@@ -19,6 +22,27 @@ pub use serve::run;
 /// How long the peer of a stream of the network may leave bytes unacknowledged. Then requests of its queue pairs fail, as after the
 /// retries of a device.
 pub const SILENCE: Duration = Duration::from_secs(5);
+
+/// Has a stream of the network outlast any silence of its peer, or end after [`SILENCE`].
+///
+/// # Errors
+/// As `setsockopt(2)`.
+pub fn hold_out(stream: impl AsFd, is_patient: bool) -> Result<(), Errno> {
+    // 0 is the kernel's own time, a quarter of an hour (`tcp_retries2`).
+    let most = if is_patient { 0 } else { u32::try_from(SILENCE.as_millis()).unwrap_or(u32::MAX) };
+    sockopt::set_tcp_user_timeout(&stream, most)?;
+    sockopt::set_socket_keepalive(&stream, !is_patient)
+}
+
+/// Whether a program's end leads to a carrier: it is no stream of the network.
+pub fn leads_there(end: impl AsFd) -> bool {
+    sockopt::socket_domain(end).is_ok_and(|family| family == AddressFamily::UNIX)
+}
+
+/// Does what may wait in a thread of its own. Without a thread, the work is dropped here.
+fn aside(work: impl FnOnce() + Send + 'static) {
+    let _ = std::thread::Builder::new().name("closes".into()).spawn(work);
+}
 
 /// A random name of a connection to come: whoever knows it may be the other end.
 pub type Token = [u8; 16];

@@ -166,16 +166,20 @@ fn live(ground: &Ground<'_>, control: &UnixStream, newborn: &mut Newborn) -> io:
         if ordered {
             // An anchor that is gone ends the broker.
             let Some(order) = receive(control)? else { return Ok(()) };
-            if let (Order::Carrier { is_up }, Some(links)) = (&order, &links) {
-                links.set_carrier(*is_up);
-            }
-            let answer = obey(&mut broker, order, &ground.networks, &refused, &mut revoked);
+            let answer = obey(&mut broker, links.as_ref(), order, &ground.networks, &refused, &mut revoked);
             send(control, &answer)?;
         }
     }
 }
 
-fn obey(broker: &mut Broker, order: Order, networks: &Networks, refused: &Refused, revoked: &mut u64) -> Answer {
+fn obey(
+    broker: &mut Broker,
+    links: Option<&Links>,
+    order: Order,
+    networks: &Networks,
+    refused: &Refused,
+    revoked: &mut u64,
+) -> Answer {
     let ended = match order {
         Order::Rules { policy, conditioned, parted } => {
             let node = |number: u32| NodeId(usize::try_from(number).unwrap_or(usize::MAX));
@@ -191,7 +195,12 @@ fn obey(broker: &mut Broker, order: Order, networks: &Networks, refused: &Refuse
             let numbers = nodes.iter().filter_map(|node| u32::try_from(node.index()).ok());
             numbers.map(|node| broker.end_programs(node)).sum()
         }
-        Order::Carrier { .. } => 0,
+        Order::Carrier { is_up } => {
+            if let Some(links) = links {
+                links.set_carrier(is_up);
+            }
+            0
+        }
         Order::Status => {
             let nodes = broker.status().into_iter().map(told).collect();
             let refused = refused.lock().unwrap_or_else(PoisonError::into_inner).clone();

@@ -111,13 +111,8 @@ impl Carrier {
 
     /// The way to it, for brokers.
     pub(super) fn ferry(&self) -> Ferry {
-        let is_up = Arc::new(AtomicBool::new(self.is_up()));
+        let is_up = Arc::new(AtomicBool::new(self.helper.is_some()));
         Ferry { orders: Arc::clone(&self.orders), port: self.at.port(), is_up }
-    }
-
-    /// Whether its process runs.
-    pub(super) fn is_up(&self) -> bool {
-        self.helper.is_some()
     }
 
     /// The way of queue pairs now.
@@ -269,11 +264,6 @@ impl Ferry {
         wire::send(self.orders.as_fd(), &order, &fds).map_err(|_| Errno::HOSTUNREACH)?;
         Ok(own)
     }
-}
-
-/// Whether a program's end leads to a carrier.
-pub(super) fn leads_there(stream: BorrowedFd<'_>) -> bool {
-    sockopt::socket_domain(stream).is_ok_and(|family| family == AddressFamily::UNIX)
 }
 
 fn draw() -> Result<Token, Errno> {

@@ -16,10 +16,10 @@ use slipway_fast::channel::{Acceptor, ChannelError, Hello, Key, Limits, Open, Op
 use slipway_fast::setup;
 use slipway_sys::sockopt as filter;
 use slipway_verbs::broker::{Broker, Join, Membership, Name, Question, Still, Way};
-use slipway_verbs::carrier::{FALLS_BACK, Invitation, SILENCE};
+use slipway_verbs::carrier::{FALLS_BACK, Invitation, SILENCE, hold_out, leads_there};
 use slipway_verbs::wire::{Gid, Transport};
 
-use super::carrier::{Ferry, leads_there};
+use super::carrier::Ferry;
 
 /// The port at which brokers accept each other, beside that of routers. It is not registered with IANA.
 pub(super) const PORT: u16 = setup::PORT + 1;
@@ -95,7 +95,7 @@ impl Links {
         Ok((Self { news, bell, ferry, _acceptor: acceptor }, way(pool, post, device)))
     }
 
-    /// The carrier of this machine runs, or does not.
+    /// Notes that the carrier of this machine runs, or does not.
     pub(super) fn set_carrier(&self, is_up: bool) {
         if let Some(ferry) = &self.ferry {
             ferry.set(is_up);
@@ -123,19 +123,22 @@ impl AsFd for Links {
 
 /// The way to other brokers: a thread for each, so that one that does not answer delays no other.
 fn way(pool: Arc<Pool>, post: Post, device: Option<(Ferry, BTreeMap<u32, Ipv4Addr>)>) -> Way {
-    let mut threads: BTreeMap<u32, Sender<(u64, Open)>> = BTreeMap::new();
+    let mut threads: BTreeMap<u32, Sender<(u64, Open, bool)>> = BTreeMap::new();
     Box::new(move |host, ticket, question| {
         let open = write(question);
+        // A question for news has no stream.
+        let is_join = matches!(question, Question::Join(_));
         let thread = match threads.entry(host) {
             std::collections::btree_map::Entry::Occupied(thread) => thread.into_mut(),
             std::collections::btree_map::Entry::Vacant(vacant) => {
-                let (sender, questions) = channel::<(u64, Open)>();
+                let (sender, questions) = channel::<(u64, Open, bool)>();
                 let (pool, post) = (Arc::clone(&pool), post.clone());
                 let device = device.as_ref().and_then(|(ferry, all)| Some((ferry.clone(), *all.get(&host)?)));
                 let mut device = device.map(|(ferry, machine)| Device { ferry, machine, idle: None });
                 let ask = move || {
-                    for (ticket, open) in questions {
-                        post.send(News::Answered(ticket, ask(&pool, host, open, device.as_mut())));
+                    for (ticket, open, is_join) in questions {
+                        let device = device.as_mut().filter(|_| is_join);
+                        post.send(News::Answered(ticket, ask(&pool, host, open, device)));
                     }
                 };
                 let made = std::thread::Builder::new().name(format!("asks-{host}")).spawn(ask);
@@ -143,7 +146,7 @@ fn way(pool: Arc<Pool>, post: Post, device: Option<(Ferry, BTreeMap<u32, Ipv4Add
                 vacant.insert(sender)
             }
         };
-        thread.send((ticket, open)).map_err(|_| Errno::HOSTUNREACH)
+        thread.send((ticket, open, is_join)).map_err(|_| Errno::HOSTUNREACH)
     })
 }
 
@@ -182,8 +185,7 @@ impl Device {
 }
 
 fn ask(pool: &Pool, host: u32, mut open: Open, device: Option<&mut Device>) -> Result<OwnedFd, Errno> {
-    // A question for news has no stream.
-    let device = device.filter(|device| device.ferry.is_up() && !device.is_idle() && is_join(&open));
+    let device = device.filter(|device| device.ferry.is_up() && !device.is_idle());
     open.flow |= if device.is_some() { BY_DEVICE } else { 0 };
     let until = Instant::now() + PATIENCE;
     loop {
@@ -251,14 +253,6 @@ fn deafen(stream: BorrowedFd<'_>, is_still: bool) {
     let _ = hold_out(stream, is_still);
 }
 
-/// Has a stream outlast any silence, or end after [`SILENCE`].
-fn hold_out(stream: impl AsFd, is_patient: bool) -> Result<(), Errno> {
-    // 0 is the kernel's own time, a quarter of an hour (`tcp_retries2`).
-    let most = if is_patient { 0 } else { u32::try_from(SILENCE.as_millis()).unwrap_or(u32::MAX) };
-    sockopt::set_tcp_user_timeout(&stream, most)?;
-    sockopt::set_socket_keepalive(&stream, !is_patient)
-}
-
 /// Sets options up that the programs at both ends cannot.
 fn ready(stream: OwnedFd) -> Result<OwnedFd, Errno> {
     sockopt::set_tcp_nodelay(&stream, true)?;
@@ -271,10 +265,6 @@ fn ready(stream: OwnedFd) -> Result<OwnedFd, Errno> {
 
 /// A question whose asker can go by a device too: the answer is an invitation.
 const BY_DEVICE: u64 = 1 << 63;
-
-fn is_join(open: &Open) -> bool {
-    matches!(read(open), Some(Question::Join(_)))
-}
 
 /// Numbers of questions, beside those of transports.
 const JOINS_GROUP: u64 = 3;

@@ -12,11 +12,12 @@ use rustix::io::Errno;
 
 use super::limits::{self, Both, Limits};
 use super::made;
-use super::objects::{Ask, Link, Place, Still, key, leads_to_carrier};
+use super::objects::{Ask, Link, Place, Still, key};
 use super::questions::{Join, Name, Question, Way};
 use super::reply::{Done, From};
 use super::tables::{Tables, numbers_of};
 use super::{Broker, gid};
+use crate::carrier::leads_there;
 use crate::wire::{Answer, End, Gid, Reply, Transport};
 
 /// Longest wait for the stream of a broker that has asked at the same time.
@@ -153,7 +154,7 @@ impl Broker {
     /// stream, or an end of the relay where a rule paces the nodes.
     fn link(&mut self, first: u32, nodes: (u32, u32), stream: OwnedFd) -> Result<(Link, Vec<OwnedFd>), Errno> {
         let terms = Both::of(&mut self.limits, nodes);
-        let by_device = leads_to_carrier(&stream);
+        let by_device = leads_there(&stream);
         let link = |stream, relay| {
             let (waiting, slots, is_silent) = Default::default();
             Link { first, nodes, waiting, slots, stream, by_device, terms, is_silent, relay, claimant: None }

@@ -1,9 +1,7 @@
 //! Objects that the broker holds, one by one.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Instant;
-
-use rustix::net::{AddressFamily, sockopt};
 
 use super::limits::{Both, Limited};
 use crate::wire::{Proof, Region, Transport};
@@ -111,11 +109,6 @@ impl Link {
     pub(super) fn limited(&self) -> Limited {
         Limited { terms: self.terms, nodes: self.nodes, relay: self.relay }
     }
-}
-
-/// Whether a stream leads to a carrier ([`carrier`](crate::carrier)): it is no stream of the network.
-pub(super) fn leads_to_carrier(stream: impl AsFd) -> bool {
-    sockopt::socket_domain(stream).is_ok_and(|family| family == AddressFamily::UNIX)
 }
 
 /// The key of a connection.

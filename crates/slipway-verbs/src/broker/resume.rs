@@ -10,10 +10,11 @@ use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown};
 
 use super::limits::{Both, Limits};
-use super::objects::{Held, Kind, Link, QueuePair, Seal, key, leads_to_carrier};
+use super::objects::{Held, Kind, Link, QueuePair, Seal, key};
 use super::reply::{Done, From};
 use super::tables::Tables;
 use super::{Broker, BrokerError, Policy};
+use crate::carrier::leads_there;
 use crate::wire::{Answer, End, Gid, Object, Proof, Region, Reply, Transport};
 
 impl Broker {
@@ -162,7 +163,7 @@ pub(super) fn rejoin(
         if end == End::Second { (peer, (place.node, from.node)) } else { (number, (from.node, place.node)) };
     let claimant = matches!(end, End::First | End::Second).then_some(number);
     let (waiting, relay, slots) = (None, None, vec![slot]);
-    let by_device = stream.as_ref().is_some_and(leads_to_carrier);
+    let by_device = stream.as_ref().is_some_and(leads_there);
     let known = Link { first, nodes, waiting, slots, stream, by_device, terms, is_silent, relay, claimant };
     tables.links.insert(link, known);
     Ok(done)

@@ -9,6 +9,8 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use libc::{in_addr, pollfd, sa_family_t, sockaddr, sockaddr_in, socklen_t, ssize_t};
 use rustix::io::Errno;
 
+use super::aside;
+
 /// The library, as Debian's `librdmacm1` has it.
 const NAME: &CStr = c"librdmacm.so.1";
 /// Connections that nobody has accepted yet.
@@ -215,9 +217,11 @@ impl Drop for Socket {
     /// To close waits until the device has sent all, or given up. Nobody else has to wait for that.
     fn drop(&mut self) {
         let (close, number) = (self.library.rclose, self.number);
-        // SAFETY: no pointers, and nobody else has the socket.
-        let close = move || unsafe { close(number) };
+        let close = move || {
+            // SAFETY: no pointers, and nobody else has the socket. An error says that it was closed before.
+            unsafe { close(number) };
+        };
         // Without a thread it stays open until this process ends.
-        let _ = std::thread::Builder::new().name("closes".into()).spawn(close);
+        aside(close);
     }
 }

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use libc::{POLLIN, POLLOUT, c_short};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recvmsg, send, sockopt};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recvmsg, send};
 
-use super::SILENCE;
 use super::rdmacm::Socket;
+use super::{aside, hold_out};
 
 /// Bytes on their way, each direction.
 const ROOM: usize = 128 << 10;
@@ -47,15 +47,6 @@ impl Stream {
         !matches!(poll(&mut on, Some(&Timespec::default())), Ok(0))
     }
 
-    /// Has a stream of the network outlast any silence of its peer, or end after [`SILENCE`].
-    fn outlast(&self, is_patient: bool) {
-        let Ok(stream) = self.fd() else { return };
-        let most = if is_patient { 0 } else { u32::try_from(SILENCE.as_millis()).unwrap_or(u32::MAX) };
-        // One that has ended takes no option.
-        let _ = sockopt::set_tcp_user_timeout(stream, most);
-        let _ = sockopt::set_socket_keepalive(stream, !is_patient);
-    }
-
     /// Receives bytes. A program that sends descriptors along is none of ours: its stream ends.
     fn receive(&self, to: &mut [u8]) -> Result<usize, Errno> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(RIGHTS))];
@@ -71,20 +62,17 @@ impl Stream {
         if sent.is_empty() {
             return Ok(received.bytes);
         }
-        aside(sent);
+        aside(move || drop(sent));
         Err(Errno::PROTO)
     }
 }
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        aside(self.0.take());
+        let stream = self.0.take();
+        // Without a thread it closes here.
+        aside(move || drop(stream));
     }
-}
-
-/// Drops descriptors where nobody waits for that. Without a thread they are closed here.
-fn aside(fds: impl Send + 'static) {
-    let _ = std::thread::Builder::new().name("closes".into()).spawn(move || drop(fds));
 }
 
 /// An end of a tunnel.
@@ -193,7 +181,8 @@ impl Tunnel {
     pub(super) fn hold(&mut self, is_held: bool) {
         self.is_held = is_held;
         if let End::Stream(stream) = &self.far {
-            stream.outlast(is_held);
+            // One that has ended takes no option.
+            let _ = stream.fd().and_then(|stream| hold_out(stream, is_held));
         }
     }
 
