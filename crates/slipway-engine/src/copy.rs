@@ -27,9 +27,9 @@ use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use slipway_document::text::printable;
 use slipway_document::units::Bytes;
-use slipway_sys::signals::Taken;
+use slipway_sys::signals::{ENDING, Taken};
 
-use stream::{Broken, Counted, ENDING, Pipe, drain, quicken, wait};
+use stream::{Broken, Counted, Pipe, drain, quicken, wait};
 use unpack::Rules;
 
 use crate::exec::{Child, Entry, ExecError, Exit, Launcher, Program, Stdio};

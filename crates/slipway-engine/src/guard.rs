@@ -10,13 +10,12 @@ use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
 
 use nix::sched::{CloneFlags, setns};
-use nix::sys::signal::Signal as Asked;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
 use slipway_sys::clone::{Cloned, SingleThread, clone, close_all_but};
 use slipway_sys::process::{detach, reap};
-use slipway_sys::signals::ignore;
+use slipway_sys::signals::{ENDING, ignore};
 
 /// The guard of this process. Dropped, it is dismissed.
 #[derive(Debug)]
@@ -54,7 +53,7 @@ impl Guard {
             Cloned::Parent { pidfd, .. } => Ok(Self(pidfd)),
             Cloned::Child => {
                 // A signal to the command's whole process group, or to its whole job, must not end its guard.
-                let ready = detach().and_then(|()| ignore(&[Asked::SIGINT, Asked::SIGTERM, Asked::SIGHUP]));
+                let ready = detach().and_then(|()| ignore(&ENDING));
                 let ready = ready.and_then(|()| Ok(rustix::thread::set_name(c"slipway-guard")?));
                 let _ = ready.and_then(|()| begin(watched.as_raw_fd()));
                 while let Err(Errno::INTR) = poll(&mut [PollFd::new(&watched, PollFlags::IN)], None) {}

@@ -1,5 +1,5 @@
-//! The orders of a coordinator, as bytes: they end with the coordinator, with the part that they
-//! are about, with a signal, or with silence.
+//! The orders of a coordinator, as bytes: they end with the coordinator, with the part that they are about, with a signal,
+//! or with silence.
 
 use std::fs::File;
 use std::io::{self, Read};

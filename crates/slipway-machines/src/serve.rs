@@ -24,9 +24,9 @@ use crate::probe::{self, Ear};
 use crate::shared;
 use crate::verify;
 
-/// Serves until the coordinator closes its end. A part that the coordinator did not keep goes down again. With
-/// signals, one that it kept has this process for as long as it lives, and goes down once a signal comes. The process must have one thread only,
-/// since anchors are cloned from it.
+/// Serves until the coordinator closes its end. A part that the coordinator did not keep goes down again. With signals,
+/// one that it kept has this process for as long as it lives, and goes down once a signal comes. The process must have one
+/// thread only, since anchors are cloned from it.
 ///
 /// # Errors
 /// When the coordinator cannot be answered, or sends what is no order.

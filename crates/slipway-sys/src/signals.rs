@@ -33,6 +33,9 @@ pub fn ignore(signals: &[Signal]) -> io::Result<()> {
     Ok(())
 }
 
+/// Signals by which others ask a process to end.
+pub const ENDING: [Signal; 3] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
+
 /// Signals taken from a descriptor instead of by a handler, from when this is made until it is dropped.
 #[derive(Debug)]
 pub struct Taken {

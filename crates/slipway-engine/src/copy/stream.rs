@@ -20,9 +20,6 @@ const BLOCK: u64 = 512;
 /// Least bytes that pass in the time that a stream may stall. A stream that drips would else go on for as long as it
 /// likes.
 const LEAST: u64 = 4096;
-/// End a copy.
-pub(super) const ENDING: [Signal; 3] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
-
 /// Our end of the pipe, at which nobody waits for ever.
 pub(super) struct Pipe<'a> {
     file: File,

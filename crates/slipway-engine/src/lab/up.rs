@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::pidfd_send_signal;
 use slipway_lab::model::Lab;
-use slipway_sys::signals::Taken;
+use slipway_sys::signals::{ENDING, Taken};
 
 use super::check::{Prepared, prepare, unpacked};
 use super::down::{LOOK_AGAIN, down};
@@ -141,7 +141,7 @@ fn up_then<T>(
     warn_of_settings(lab, &tunings);
     let images = store.resolve(lab, &mut |done, total| progress(Progress::Image { done, total }))?;
     unpacked(lab, &images)?;
-    let signals = Taken::new(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]).map_err(UpError::Anchor)?;
+    let signals = Taken::new(&ENDING).map_err(UpError::Anchor)?;
     let lock = take(root, &lab.name)?;
     let dir = root.lab(&lab.name);
     if dir.exists() {

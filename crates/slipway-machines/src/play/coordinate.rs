@@ -17,7 +17,7 @@ use slipway_engine::scenario::{Awaiting, Beside, Ends, Outcome, Performance};
 use slipway_engine::state::StateRoot;
 use slipway_lab::id::MachineId;
 use slipway_measure::play::{Begin, Clocks, End, Line, Summary};
-use slipway_sys::signals::Taken;
+use slipway_sys::signals::{ENDING, Taken};
 
 use super::clock::{PROMISE, now};
 use super::listen::{Heard, listen};
@@ -77,7 +77,7 @@ pub fn resume(
 }
 
 fn take_signals() -> Result<Taken, MachineError> {
-    let taken = Taken::new(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]);
+    let taken = Taken::new(&ENDING);
     taken.map_err(|source| MachineError::Here { doing: "take signals", source })
 }
 

@@ -1,13 +1,12 @@
 //! Workers, here or elsewhere, and the coordinator that runs with them.
 
-use nix::sys::signal::Signal;
 use slipway_campaign::model::{Campaign, Slurm};
 use slipway_coordinator::far::Gate;
 use slipway_coordinator::{Fleet, Folder, Progress, Run, Summary};
 use slipway_energyplus::idf::Idf;
 use slipway_engine::lab::Passing;
 use slipway_python::Environment;
-use slipway_sys::signals::Taken;
+use slipway_sys::signals::{ENDING, Taken};
 
 use super::ledger::Ledger;
 use super::nodes::Nodes;
@@ -70,7 +69,7 @@ impl<'a> Crew<'a> {
 
 /// Runs the coordinator, with signals for its end.
 fn carry_out(run: Run<'_>, fleet: &mut dyn Fleet, events: &mut Events<'_>) -> Result<Summary, CampaignError> {
-    let signals = Taken::new(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]);
+    let signals = Taken::new(&ENDING);
     let signals = signals.map_err(StudyError::io("take signals"))?;
     let mut ledger = Ledger::new(run.folder);
     let mut progress = |progress: Progress| {

@@ -7,7 +7,6 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::time::Instant;
 
-use nix::sys::signal::Signal;
 use rustix::process::Signal as ToSend;
 use slipway_coordinator::Folder;
 use slipway_coordinator::far::{self, End, Invitation, Joined};
@@ -17,7 +16,7 @@ use slipway_engine::lab::{self, Passing, Running, UpError};
 use slipway_engine::state::StateError;
 use slipway_lab::id::NodeId;
 use slipway_lab::model;
-use slipway_sys::signals::Taken;
+use slipway_sys::signals::{ENDING, Taken};
 use tempfile::TempDir;
 
 use super::layout::{self, AGENT, CALL, OUT};
@@ -48,7 +47,7 @@ pub fn join(
         }
     };
     // Until all is down: batch systems ask more than once.
-    let signals = Taken::new(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]);
+    let signals = Taken::new(&ENDING);
     let outcome = signals.as_ref().map_err(|error| io::Error::new(error.kind(), error.to_string()));
     let outcome = outcome.map_err(|error| StudyError::io("take signals")(error).into());
     let outcome = outcome.and_then(|signals| place.work(&invitation, worker, start, signals));

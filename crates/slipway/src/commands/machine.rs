@@ -5,7 +5,7 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 
 use nix::sys::signal::Signal;
 use slipway_machines::input::Input;
-use slipway_sys::signals::{Taken, ignore};
+use slipway_sys::signals::{ENDING, Taken, ignore};
 
 use crate::context::Context;
 use crate::exit::Exit;
@@ -43,7 +43,7 @@ impl Args {
             slipway_machines::play::part::player(&context.root, &mut BufReader::new(stdin()), &mut stdout())
         } else {
             // A batch system signals all processes of a step at once, and kills the rest once this one has ended.
-            let signals = self.stay.then(|| Taken::new(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP])).transpose();
+            let signals = self.stay.then(|| Taken::new(&ENDING)).transpose();
             let signals = signals.map_err(Failure::io("take signals"))?;
             let input = Input::of(stdin().as_fd()).map_err(Failure::io("take standard input"))?;
             slipway_machines::serve::serve(&context.machine()?, signals.as_ref(), input, &mut stdout())
