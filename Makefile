@@ -112,7 +112,7 @@ install: ## install program, manual pages and completions below PREFIX (/usr/loc
 	install -D -m 0755 $(SLIPWAY) $(DESTDIR)$(PREFIX)/bin/slipway
 	install -D -m 0755 $(QUERY) $(DESTDIR)$(PREFIX)/bin/slipway-query
 	install -D -m 0755 $(S3) $(DESTDIR)$(PREFIX)/bin/slipway-s3
-	install -D -m 0755 -t $(DESTDIR)$(PREFIX)/lib/slipway $(TARGET)/$(TRIPLE)/release/libslipway-rdmav*.so $(TARGET)/$(TRIPLE)/release/slipway-carrier
+	install -D -m 0755 -t $(DESTDIR)$(PREFIX)/lib/slipway $(TARGET)/$(TRIPLE)/release/libslipway-rdmav*.so $(TARGET)/$(TRIPLE)/release/slipway-carrier $(TARGET)/$(TRIPLE)/release/slipway-gateway
 	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
 	sed 's|/usr/local|$(PREFIX)|' share/systemd/slipway-agent.service > $(DESTDIR)$(PREFIX)/lib/systemd/system/slipway-agent.service
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1

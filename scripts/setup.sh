@@ -33,6 +33,7 @@ RUN=(
 # What tests, examples and the guide run in labs or hold Slipway's results against.
 TEST=(
   libibverbs-dev     # its header, beside the plug-in's layouts
+  librdmacm-dev      # its header, beside the gateway's layouts, and for the load over verbs
   ibverbs-utils      # real verbs programs
   rdmacm-utils       # more, with connections by address
   perftest           # more, for throughput and latency
@@ -100,7 +101,6 @@ BENCH=(
   rabbitmq-server    # a real cluster, of Erlang
   amqp-tools         # its clients
   libmemcached-tools # memcaslap, its load
-  librdmacm-dev      # headers of connections by address, for the load over verbs
   prometheus         # promtool, which judges what Prometheus is given
   globus-gridftp-server-progs # GridFTP's server: transfers by another program
   globus-gass-copy-progs # globus-url-copy, its client

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Builds the plug-in of libibverbs and the carrier, and prints their paths, one a line: verbs.sh [--release].
-# The workspace makes static programs. A plug-in is a dynamic library, and the carrier loads some: they have flags, and so a folder,
+# Builds the plug-in of libibverbs, the carrier and the gateway, and prints their paths, one a line: verbs.sh [--release].
+# The workspace makes static programs. A plug-in is a dynamic library, and the others load some: they have flags, and so a folder,
 # of their own.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -17,10 +17,11 @@ build() {
 }
 build --lib --features plugin --crate-type cdylib "$@"
 build --bin slipway-carrier --features carrier "$@"
+build --bin slipway-gateway --features carrier "$@"
 built=$folder/$(uname -m)-unknown-linux-gnu/$profile
 # libibverbs completes the name with its own number.
 for number in "${NUMBERS[@]}"; do
   ln -f "$built/libslipway_verbs.so" "$built/libslipway-rdmav$number.so"
   printf '%s\n' "$built/libslipway-rdmav$number.so"
 done
-printf '%s\n' "$built/slipway-carrier"
+printf '%s\n' "$built/slipway-carrier" "$built/slipway-gateway"

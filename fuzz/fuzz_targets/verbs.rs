@@ -9,5 +9,9 @@ slipway_fuzz::target!(|bytes: &[u8]| {
     let _ = parse::<Request>(bytes);
     let _ = parse::<Answer>(bytes);
     let _ = parse::<slipway_verbs::carrier::Order>(bytes);
+    let _ = parse::<slipway_verbs::gateway::Order>(bytes);
+    let _ = parse::<slipway_verbs::gateway::Ask>(bytes);
+    let _ = parse::<slipway_verbs::gateway::Told>(bytes);
+    let _ = slipway_verbs::management::Message::read(bytes);
     let _ = slipway_verbs::plugin::keeps_peer(bytes);
 });

@@ -8,17 +8,16 @@ use std::net::SocketAddr;
 use crate::address;
 
 mod answers;
-mod between;
 mod command;
 mod control;
-mod offer;
 
 pub use answers::guid;
 pub(crate) use answers::{Attributes, Event, Kind, Route, USUAL_KEY};
-pub(crate) use between::{LENGTH, Message, Step};
 pub(crate) use command::{COMMAND, Command, LONGEST_COMMAND};
 pub(crate) use control::{Control, HEADER, LONGEST_CONTROL};
-pub(crate) use offer::{IN_LOOKED_UP, IN_LOOKUP, IN_REJECTION, IN_REPLY, IN_REQUEST, Offer};
+pub(crate) use slipway_verbs::management::{
+    IN_LOOKED_UP, IN_LOOKUP, IN_REJECTION, IN_REPLY, IN_REQUEST, LENGTH, Message, Offer, Step,
+};
 
 /// Whether bytes are a command of libibverbs or librdmacm, which any program in a node may write.
 #[must_use]

@@ -20,10 +20,10 @@ use serde::{Deserialize, Serialize};
 pub use objects::{Object, Proof, Region, Shared};
 
 /// Longest packet, in bytes. A longer one is refused.
-pub const LONGEST: usize = 256;
+pub const LONGEST: usize = 1024;
 
 /// Most descriptors of a packet.
-pub const DESCRIPTORS: usize = 2;
+pub const DESCRIPTORS: usize = 8;
 
 /// A global identifier of a port: the node's address, an IPv4 one mapped into IPv6 (RFC 4291, 2.5.5.2).
 pub type Gid = [u8; 16];
@@ -82,6 +82,9 @@ pub enum Request {
         domain: u32,
         /// The memory.
         region: Region,
+        /// The key to have: that of the gateway's registration. `EEXIST` where another region has it. Without one, the
+        /// broker chooses it.
+        key: Option<u32>,
     },
     /// Ends a registration: [`Reply::Done`].
     Deregister {

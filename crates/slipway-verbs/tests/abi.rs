@@ -19,7 +19,7 @@ macro_rules! layouts {
 
 #[test]
 fn structures_lie_as_the_header_says() {
-    let ours = layouts! {
+    let mut ours = layouts! {
         "ibv_context" Context { cmd_fd, async_fd, num_comp_vectors, abi_compat }
         "verbs_context" VerbsContext { size sz, context }
         "ibv_device" Device { node_type, name, dev_path, ibdev_path }
@@ -46,8 +46,24 @@ fn structures_lie_as_the_header_says() {
         "ibv_device_attr" DeviceAttr { node_guid, max_qp, device_cap_flags, atomic_cap, max_srq_sge, phys_port_cnt }
         "ibv_device_attr_ex" DeviceAttrEx { comp_mask, phys_port_cnt_ex }
         "ibv_port_attr" PortAttr { max_msg_sz, pkey_tbl_len, link_layer, port_cap_flags2 }
+        "rdma_event_channel" Channel { fd }
+        "rdma_conn_param" Param { private_data_len, responder_resources, rnr_retry_count, srq, qp_num }
+        "rdma_cm_event" CmEvent { listen_id, event, status, param }
     };
-    let mut source = String::from("#include <infiniband/verbs.h>\n#include <stdio.h>\nint main(void) {\n");
+    // The gateway reads the beginning of an identifier alone.
+    for (name, at) in [("verbs", offset_of!(abi::CmId, verbs)), ("qp", offset_of!(abi::CmId, qp))] {
+        ours.push((format!("offsetof(struct rdma_cm_id, {name})"), at));
+    }
+    for (name, number) in [
+        ("poll_cq", abi::operation::POLL_CQ),
+        ("req_notify_cq", abi::operation::REQ_NOTIFY_CQ),
+        ("post_send", abi::operation::POST_SEND),
+        ("post_recv", abi::operation::POST_RECV),
+    ] {
+        let at = offset_of!(abi::Context, ops) + number * size_of::<*const ()>();
+        ours.push((format!("offsetof(struct ibv_context, ops.{name})"), at));
+    }
+    let mut source = String::from("#include <rdma/rdma_cma.h>\n#include <stdio.h>\nint main(void) {\n");
     for (expression, _) in &ours {
         writeln!(source, "printf(\"%zu\\n\", (size_t){expression});").unwrap();
     }
@@ -56,7 +72,7 @@ fn structures_lie_as_the_header_says() {
     let (file, program) = (folder.path().join("layout.c"), folder.path().join("layout"));
     std::fs::write(&file, source).unwrap();
     let compiled = Command::new("cc").arg("-o").arg(&program).arg(&file).status().unwrap();
-    assert!(compiled.success(), "libibverbs-dev has the header: run `make setup`");
+    assert!(compiled.success(), "librdmacm-dev has the header: run `make setup`");
     let output = Command::new(&program).output().unwrap();
     let theirs: Vec<usize> =
         String::from_utf8(output.stdout).unwrap().lines().map(|line| line.parse().unwrap()).collect();

@@ -122,7 +122,7 @@ impl Program {
 
     fn register(&self, region: Region, file: Option<&OwnedFd>) -> Result<u32, Errno> {
         let fds: Vec<_> = file.into_iter().map(AsFd::as_fd).collect();
-        match self.ask_with(&Request::Register { domain: 1, region }, &fds)?.0 {
+        match self.ask_with(&Request::Register { domain: 1, region, key: None }, &fds)?.0 {
             Reply::Key { key, .. } => Ok(key),
             other => panic!("{other:?}"),
         }

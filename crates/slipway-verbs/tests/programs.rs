@@ -2,6 +2,11 @@
 //!
 //! The nodes share a network namespace, where the programs find each other by TCP. Their devices have addresses of their own.
 
+#[path = "programs/gateway.rs"]
+mod gateway;
+#[path = "programs/outside.rs"]
+mod outside;
+
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};

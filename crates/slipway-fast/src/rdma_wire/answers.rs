@@ -4,8 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use slipway_lab::id::NodeId;
 
-use super::offer::{OFFER, Offer};
 use super::written;
+use slipway_verbs::management::{OFFER, Offer};
 
 /// Events (`enum rdma_cm_event_type`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

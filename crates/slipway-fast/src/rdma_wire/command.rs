@@ -2,9 +2,9 @@
 
 use std::net::SocketAddr;
 
-use super::offer::{OFFER, Offer};
 use super::{u16_at, u32_at, u64_at};
 use crate::address::Address;
+use slipway_verbs::management::{OFFER, Offer};
 
 /// Bytes of `struct rdma_ucm_cmd_hdr`.
 pub(crate) const COMMAND: usize = 8;

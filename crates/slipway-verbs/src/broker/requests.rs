@@ -55,8 +55,8 @@ fn carry_out(
             Reply::Done
         }
         Request::Connect { number, gid, peer } => return connect(tables, rules, from, number, (gid, peer)),
-        Request::Register { domain, region } => {
-            let key = register(tables, from, domain, region, fds)?;
+        Request::Register { domain, region, key } => {
+            let key = register(tables, from, domain, (region, key), fds)?;
             Reply::Key { key, proof: tables.prove(from.node, Kind::Region, key) }
         }
         Request::Deregister { key } => {
@@ -153,7 +153,13 @@ fn connect(
 }
 
 /// Holds a region. Its owner may lie about all of it, and harms itself alone: the file is its own, and peers look at it again.
-fn register(tables: &mut Tables, from: From, domain: u32, region: Region, fds: Vec<OwnedFd>) -> Result<u32, Errno> {
+fn register(
+    tables: &mut Tables,
+    from: From,
+    domain: u32,
+    (region, key): (Region, Option<u32>),
+    fds: Vec<OwnedFd>,
+) -> Result<u32, Errno> {
     region.start.checked_add(region.length).ok_or(Errno::INVAL)?;
     let file = fds.into_iter().next();
     match (&region.shared, &file) {
@@ -172,7 +178,12 @@ fn register(tables: &mut Tables, from: From, domain: u32, region: Region, fds: V
         }
         _ => return Err(Errno::INVAL),
     }
-    tables.add_region(Held { program: from.program, node: from.node, domain, region, file })
+    let held = Held { program: from.program, node: from.node, domain, region, file };
+    match key {
+        None => tables.add_region(held),
+        Some(0) => Err(Errno::INVAL),
+        Some(key) => tables.take_region(key, held).map(|()| key),
+    }
 }
 
 /// Tells of a region to the queue pair that its owner has joined with one in the region's protection domain.

@@ -54,8 +54,8 @@ impl Tables {
         Ok(())
     }
 
-    /// Takes up a region that an earlier broker has given this key.
-    fn take_region(&mut self, key: u32, held: Held) -> Result<(), Errno> {
+    /// Takes up a region that an earlier broker, or the gateway, has given this key.
+    pub(super) fn take_region(&mut self, key: u32, held: Held) -> Result<(), Errno> {
         if self.regions.values().filter(|it| it.node == held.node).count() >= self.caps_of(held.node).1 {
             return Err(Errno::NOMEM);
         }

@@ -9,12 +9,14 @@
 
 mod device;
 mod interface;
+mod management;
 mod objects;
 mod operations;
 mod work;
 
 pub use device::*;
 pub use interface::*;
+pub use management::*;
 pub use objects::*;
 pub use operations::*;
 pub use work::*;

@@ -27,8 +27,7 @@ use super::abi::{
 use super::device::Device;
 use super::loader::{Library, channel, library, set_errno};
 use super::memory::Piece;
-use super::regions::{access, prepare};
-use crate::wire::{Gid, Reply, Request};
+use crate::wire::Gid;
 use objects::OurAh;
 use queries::{query_device_ex, query_port};
 
@@ -278,7 +277,9 @@ unsafe extern "C" fn dealloc_pd(domain: *mut Pd) -> c_int {
 unsafe extern "C" fn reg_mr(domain: *mut Pd, at: *mut c_void, length: usize, start: u64, flags: c_int) -> *mut Mr {
     // SAFETY: the domain and its context are open.
     let (device, number) = unsafe { (device((*domain).context), (*domain).handle) };
-    match register(&device, number, Piece { at: at as usize, length }, start, flags.cast_unsigned()) {
+    let memory = Piece { at: at as usize, length };
+    let registered = device.lock().register(number, memory, start, flags.cast_unsigned());
+    match registered {
         Ok(key) => {
             // SAFETY: a structure of numbers and pointers.
             let mut made: VerbsMr = unsafe { std::mem::zeroed() };
@@ -292,48 +293,10 @@ unsafe extern "C" fn reg_mr(domain: *mut Pd, at: *mut c_void, length: usize, sta
     }
 }
 
-fn register(device: &Device, domain: u32, memory: Piece, start: u64, flags: u32) -> Result<u32, Errno> {
-    if flags & (access::ON_DEMAND | access::MW_BIND | access::ZERO_BASED) != 0 {
-        return Err(Errno::OPNOTSUPP);
-    }
-    let is_written = flags & (access::REMOTE_WRITE | access::REMOTE_ATOMIC) != 0;
-    if memory.length == 0
-        || memory.at.checked_add(memory.length).is_none()
-        || (is_written && flags & access::LOCAL_WRITE == 0)
-    {
-        return Err(Errno::INVAL);
-    }
-    let mut state = device.lock();
-    let (mut registered, file) = prepare(memory, start, flags, domain);
-    let request = Request::Register { domain, region: registered.region };
-    let fds: Vec<_> = file.iter().map(std::os::fd::AsFd::as_fd).collect();
-    match state.ask(&request, &fds) {
-        Ok((Reply::Key { key, proof }, _)) => {
-            registered.proof = proof;
-            state.regions.insert(key, registered);
-            state.hear_kept();
-            Ok(key)
-        }
-        other => {
-            // The pages become the program's own again. No key is 0.
-            state.regions.insert(0, registered);
-            state.regions.remove(0);
-            Err(other.err().unwrap_or(Errno::PROTO))
-        }
-    }
-}
-
 unsafe extern "C" fn dereg_mr(region: *mut VerbsMr) -> c_int {
     // SAFETY: made by `reg_mr`; libibverbs gives it back once.
     let (device, region) = unsafe { (device((*region).mr.context), Box::from_raw(region)) };
-    let mut state = device.lock();
-    // First nobody new gets the pages, then peers let go of them, then they are the program's own.
-    let _ = state.client.ask(&Request::Deregister { key: region.mr.rkey }, &[]);
-    for connection in state.queue_pairs.iter().flatten().flat_map(|it| &it.connections) {
-        connection.end_registration();
-    }
-    state.regions.remove(region.mr.rkey);
-    state.hear_kept();
+    device.lock().deregister(region.mr.rkey);
     0
 }
 
@@ -362,3 +325,6 @@ unsafe extern "C" fn destroy_ah(ah: *mut Ah) -> c_int {
     drop(unsafe { Box::from_raw(ah.cast::<OurAh>()) });
     0
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,9 @@
 //! The plug-in's connection with the broker.
 
 use std::collections::VecDeque;
+use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType};
@@ -11,6 +13,7 @@ use crate::wire::{self, Answer, End, Gid, Reply, Request, WireError};
 
 /// Where a node sees its broker's listener.
 const SOCKET: &str = "/run/slipway/verbs.sock";
+const VARIABLE: &str = "SLIPWAY_VERBS_SOCKET";
 
 /// A packet that nobody asked for.
 #[derive(Debug)]
@@ -39,22 +42,36 @@ pub(super) struct Client {
     pub(super) stage: Stage,
 }
 
-fn socket(flags: SocketFlags) -> Result<OwnedFd, Errno> {
-    let path = std::env::var_os("SLIPWAY_VERBS_SOCKET").unwrap_or_else(|| SOCKET.into());
+fn socket(path: &OsStr, flags: SocketFlags) -> Result<OwnedFd, Errno> {
     let socket =
         rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC | flags, None)?;
-    rustix::net::connect(&socket, &SocketAddrUnix::new(std::path::Path::new(&path))?)?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new(Path::new(path))?)?;
     Ok(socket)
+}
+
+/// Where a listener is: what a variable says, or the place where nodes see it.
+fn place(variable: &str, usual: &str) -> OsString {
+    std::env::var_os(variable).unwrap_or_else(|| usual.into())
+}
+
+/// Connects to a listener of the node's.
+pub(super) fn connect(variable: &str, usual: &str) -> Result<OwnedFd, Errno> {
+    socket(&place(variable, usual), SocketFlags::empty())
 }
 
 impl Client {
     pub(super) fn connect() -> Result<Self, Errno> {
-        Ok(Self { socket: socket(SocketFlags::empty())?, notes: VecDeque::new(), stage: Stage::Ready })
+        Ok(Self::over(connect(VARIABLE, SOCKET)?))
+    }
+
+    /// A connection by a socket that has it.
+    pub(super) fn over(socket: OwnedFd) -> Self {
+        Self { socket, notes: VecDeque::new(), stage: Stage::Ready }
     }
 
     /// Greets the next broker, without waiting: it may not have begun.
     pub(super) fn greet() -> Result<Self, Errno> {
-        let socket = socket(SocketFlags::NONBLOCK)?;
+        let socket = socket(&place(VARIABLE, SOCKET), SocketFlags::NONBLOCK)?;
         wire::send(socket.as_fd(), &Request::Hello, &[]).map_err(|error| errno(&error))?;
         // From now on as any other: calls wait for replies.
         rustix::io::ioctl_fionbio(&socket, false)?;

@@ -11,11 +11,11 @@ use rustix::io::Errno;
 use super::abi::Wc;
 use super::client::{Client, Note};
 use super::connection::{Connection, Joint};
+use super::gateway::Session;
 use super::memory::Mapping;
 use super::queues::{Armed, CompletionQueue, QueuePair, SharedQueue, state, status};
 use super::regions::Regions;
 use super::waiters::Direct;
-use crate::layout::CLOSED;
 use crate::wire::{Gid, Reply, Request, Transport};
 
 /// Empty polls, after which a program is taken to spin: peers then need not wake it. The second is the most.
@@ -24,6 +24,7 @@ const SPINS: (u32, u32) = (64, 1 << 16);
 /// Numbers of events that belong to no connection.
 pub(super) const BROKER: u64 = u64::MAX;
 pub(super) const WAKE: u64 = u64::MAX - 1;
+pub(super) const GATEWAY: u64 = u64::MAX - 2;
 
 /// A device that a program has opened.
 #[derive(Debug)]
@@ -33,7 +34,12 @@ pub(super) struct Device {
 
 impl Device {
     pub(super) fn open(async_fd: i32) -> Result<Arc<Self>, Errno> {
-        Ok(Arc::new(Self { state: Mutex::new(State::new(async_fd)?) }))
+        Ok(Self::over(State::new(Client::connect()?, Session::connect(), async_fd)?))
+    }
+
+    /// A device in this state.
+    pub(super) fn over(state: State) -> Arc<Self> {
+        Arc::new(Self { state: Mutex::new(state) })
     }
 
     /// The state, under the device's lock. A panic of a call leaves it as consistent as an error does.
@@ -46,6 +52,8 @@ impl Device {
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) client: Client,
+    /// The session with the gateway, where the node has one.
+    pub(super) gateway: Option<Session>,
     pub(super) gids: Vec<Gid>,
     /// The page in which operations and bytes of connections are counted.
     pub(super) counts: Option<Arc<Mapping>>,
@@ -79,16 +87,20 @@ pub(super) struct State {
 }
 
 impl State {
-    fn new(async_fd: i32) -> Result<Self, Errno> {
-        let mut client = Client::connect()?;
+    /// A device by a connection with the broker.
+    pub(super) fn new(mut client: Client, gateway: Option<Session>, async_fd: i32) -> Result<Self, Errno> {
         let (Reply::Node { gids }, fds) = client.ask(&Request::Hello, &[])? else { return Err(Errno::PROTO) };
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let park = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         epoll::add(&epoll, client.socket(), EventData::new_u64(BROKER), EventFlags::IN)?;
         epoll::add(&epoll, &wake, EventData::new_u64(WAKE), EventFlags::IN)?;
+        if let Some(session) = &gateway {
+            session.add_to(&epoll)?;
+        }
         Ok(Self {
             client,
+            gateway,
             gids,
             counts: fds.first().and_then(super::tally::page),
             regions: Regions::default(),
@@ -158,11 +170,12 @@ impl State {
         }
     }
 
-    /// Acts on notes that came with replies.
+    /// Acts on notes that came with replies, and on what the gateway told then.
     pub(super) fn hear_kept(&mut self) {
         while let Some(note) = self.client.kept() {
             self.note(note);
         }
+        self.hear_gateway_kept();
     }
 
     fn note(&mut self, note: Note) {
@@ -223,13 +236,17 @@ impl State {
         let pair = self.queue_pairs.get(index).and_then(Option::as_ref);
         pair.is_some_and(|pair| {
             let is_idle = pair.sending.is_empty() && pair.flying.is_empty() && pair.transport != Transport::Datagram;
-            is_idle && pair.connections.first().is_some_and(Connection::is_quiet)
+            // Completions of such a pair come by the session.
+            pair.outside.is_some() || is_idle && pair.connections.first().is_some_and(Connection::is_quiet)
         })
     }
 
     fn advance(&mut self, pair: &mut QueuePair) -> Result<(), i32> {
         if pair.state < state::READY_TO_RECEIVE || pair.state == state::ERROR {
             return Ok(());
+        }
+        if pair.outside.is_some() {
+            return self.advance_outside(pair);
         }
         for number in 0..pair.connections.len() {
             if !pair.connections[number].is_silent {
@@ -241,39 +258,6 @@ impl State {
             self.collect(pair)?;
         }
         self.transmit(pair)
-    }
-
-    /// A queue pair fails: its oldest request with this status, and all others flushed. The peer sees it closed.
-    pub(super) fn fail(&mut self, index: usize, first: Option<i32>) {
-        let Some(mut pair) = self.queue_pairs.get_mut(index).and_then(Option::take) else { return };
-        pair.state = state::ERROR;
-        self.flush(&mut pair, first);
-        for connection in &mut pair.connections {
-            connection.set(CLOSED, 1);
-            connection.ring();
-        }
-        self.queue_pairs[index] = Some(pair);
-    }
-
-    /// Completes all requests of a queue pair.
-    pub(super) fn flush(&mut self, pair: &mut QueuePair, first: Option<i32>) {
-        let mut status = first.unwrap_or(status::FLUSHED);
-        pair.asked = 0;
-        let flying = pair.flying.drain(..).map(|it| (it.id, it.operation));
-        let waiting = pair.sending.drain(..).map(|it| (it.id, it.operation));
-        let all: Vec<_> = flying.chain(waiting).collect();
-        for (id, operation) in all {
-            let wc = Wc { wr_id: id, status, opcode: operation.completion(), qp_num: pair.number, ..Wc::default() };
-            self.complete(pair.send_cq, wc, true);
-            status = status::FLUSHED;
-        }
-        let partial = pair.partial.take().map(|it| it.receive);
-        let receives: Vec<_> = partial.into_iter().chain(pair.receives.drain(..)).collect();
-        for receive in receives {
-            let wc =
-                Wc { wr_id: receive.id, status: status::FLUSHED, opcode: 1 << 7, qp_num: pair.number, ..Wc::default() };
-            self.complete(pair.receive_cq, wc, true);
-        }
     }
 
     /// Puts a completion into its queue, and rings the channel where that was asked for.
@@ -296,6 +280,9 @@ impl State {
     pub(super) fn poll(&mut self, queue: usize, to: &mut [Wc]) -> usize {
         self.polls = self.polls.wrapping_add(1);
         let count = self.completion_queues.get_mut(queue).and_then(Option::as_mut).map_or(0, |it| it.due(to.len()));
+        if count > 0 && self.is_outside() {
+            self.hear_gateway();
+        }
         for at in 0..count {
             let index = self.completion_queues[queue].as_ref().and_then(|it| it.queue_pairs.get(at)).copied();
             if let Some(index) = index.filter(|index| !self.is_quiet(*index)) {
@@ -326,6 +313,9 @@ impl State {
         self.is_spinning = is_spinning;
         for connection in self.queue_pairs.iter_mut().flatten().flat_map(|it| &mut it.connections) {
             connection.sleep(!is_spinning);
+        }
+        if let Some(session) = &self.gateway {
+            session.wait_in(&self.epoll, !is_spinning);
         }
         if is_spinning {
             // The thread of service looks from time to time whether the program still polls.

@@ -10,6 +10,7 @@ use std::mem::{MaybeUninit, transmute};
 use std::sync::OnceLock;
 
 use super::abi::{ContextOps, Device, DeviceOps, INTERFACES, Interface, VerbsContext};
+use super::memory::Piece;
 
 /// Functions of libibverbs' private interface.
 pub(super) struct Library {
@@ -153,4 +154,20 @@ pub(super) fn handlers_restart() -> bool {
         };
         matches!(action.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN) || action.sa_flags & libc::SA_RESTART != 0
     })
+}
+
+/// Whether some pages are of the calling thread's stack. Where the bounds are unknown, all are taken to be.
+pub(super) fn is_own_stack(pages: Piece) -> bool {
+    let mut attributes = MaybeUninit::<libc::pthread_attr_t>::zeroed();
+    let (mut start, mut length) = (std::ptr::null_mut(), 0);
+    // SAFETY: the first call fills the attributes, which the second reads and the third gives back.
+    unsafe {
+        if libc::pthread_getattr_np(libc::pthread_self(), attributes.as_mut_ptr()) != 0 {
+            return true;
+        }
+        libc::pthread_attr_getstack(attributes.as_ptr(), &raw mut start, &raw mut length);
+        libc::pthread_attr_destroy(attributes.as_mut_ptr());
+    }
+    let start = start.addr();
+    pages.at < start.saturating_add(length) && start < pages.at + pages.length
 }

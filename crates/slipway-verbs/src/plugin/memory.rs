@@ -39,6 +39,23 @@ impl Mapping {
         Ok(Self { at: at.addr(), length })
     }
 
+    /// Pages that no other process has, with the content of these.
+    pub(super) fn copy_of(pages: Piece) -> Result<Self, Errno> {
+        let own = Self::private(pages.length)?;
+        copy(pages.at, own.at, pages.length);
+        Ok(own)
+    }
+
+    /// Puts the pages in the place of shared ones.
+    pub(super) fn move_over(self, pages: Piece) -> Result<(), Errno> {
+        // SAFETY: the pages move over shared ones that `map_over` made, which have the same content.
+        unsafe {
+            mremap_fixed(self.at as *mut _, self.length, pages.length, MremapFlags::MAYMOVE, pages.at as *mut _)
+        }?;
+        std::mem::forget(self);
+        Ok(())
+    }
+
     /// The address of `length` bytes at an offset; none where they are not all within.
     pub(crate) fn piece(&self, offset: usize, length: usize) -> Option<Piece> {
         let end = offset.checked_add(length)?;
@@ -186,25 +203,18 @@ pub(super) fn atomic(at: Piece, operation: Atomic) -> Option<u64> {
     })
 }
 
-/// Puts a file in the place of pages that have the same content.
-pub(super) fn map_over(pages: Piece, file: impl AsFd) -> Result<(), Errno> {
+/// Puts a file, from this offset on, in the place of pages that have the same content.
+pub(super) fn map_over(pages: Piece, file: impl AsFd, offset: u64) -> Result<(), Errno> {
     let access = ProtFlags::READ | ProtFlags::WRITE;
     let flags = MapFlags::SHARED | MapFlags::FIXED | MapFlags::POPULATE;
     // SAFETY: the pages are anonymous ones of a region that the program has registered, so it expects a device to write there.
-    unsafe { mmap(pages.at as *mut _, pages.length, access, flags, file, 0) }?;
+    unsafe { mmap(pages.at as *mut _, pages.length, access, flags, file, offset) }?;
     Ok(())
 }
 
 /// Puts pages of the program's own in the place of shared ones, with the same content.
 pub(super) fn map_back(pages: Piece) -> Result<(), Errno> {
-    let access = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: the kernel chooses the place; then the new pages move over shared ones that `map_over` made.
-    unsafe {
-        let own = mmap_anonymous(std::ptr::null_mut(), pages.length, access, MapFlags::PRIVATE)?;
-        copy(pages.at, own.addr(), pages.length);
-        mremap_fixed(own, pages.length, pages.length, MremapFlags::MAYMOVE, pages.at as *mut _)?;
-    }
-    Ok(())
+    Mapping::copy_of(pages)?.move_over(pages)
 }
 
 /// Bytes of the program's memory, to write them into a file.

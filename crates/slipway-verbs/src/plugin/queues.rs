@@ -28,6 +28,7 @@ pub(super) mod status {
     pub(crate) const REMOTE_ACCESS: i32 = 10;
     pub(crate) const RETRIES_EXCEEDED: i32 = 12;
     pub(crate) const NOT_READY: i32 = 13;
+    pub(crate) const GENERAL: i32 = 21;
 }
 
 /// A request of the send queue.
@@ -50,6 +51,8 @@ pub(super) struct Work {
     pub(super) to: Option<(Gid, u32)>,
     /// A piece is in no registration.
     pub(super) is_bad: bool,
+    /// A piece is in memory that the gateway does not know.
+    pub(super) in_lab: bool,
     /// Bytes that are on their way.
     pub(super) done: usize,
     /// It waits until answers of earlier requests have come (`IBV_SEND_FENCE`).
@@ -83,6 +86,8 @@ pub(super) struct Receive {
     pub(super) pieces: Vec<Piece>,
     pub(super) length: usize,
     pub(super) is_bad: bool,
+    /// A piece is in memory that the gateway does not know.
+    pub(super) in_lab: bool,
 }
 
 /// A message that is being received in parts.
@@ -90,6 +95,17 @@ pub(super) struct Receive {
 pub(super) struct Partial {
     pub(super) receive: Receive,
     pub(super) done: usize,
+}
+
+/// The place of a connection, for a queue pair whose peer is outside of the lab.
+#[derive(Debug)]
+pub(super) struct Outside {
+    /// How many requests and receives the gateway has at once, and the pieces of each.
+    pub(super) requests: usize,
+    pub(super) most_receives: usize,
+    pub(super) spans: usize,
+    /// Receive requests that the gateway has.
+    pub(super) receives: VecDeque<Receive>,
 }
 
 #[derive(Debug)]
@@ -115,6 +131,10 @@ pub(super) struct QueuePair {
     pub(super) partial: Option<Partial>,
     /// Connections by number; a connected queue pair has number 0 alone.
     pub(super) connections: Vec<Connection>,
+    /// The gateway knows the queue pair.
+    pub(super) is_told: bool,
+    /// Its peer is outside of the lab.
+    pub(super) outside: Option<Outside>,
     /// Datagrams' connections by their peer.
     pub(super) by_peer: HashMap<u32, usize>,
     /// Groups that a datagram queue pair is a member of.
@@ -128,6 +148,45 @@ pub(super) struct QueuePair {
 }
 
 impl QueuePair {
+    /// A queue pair that is not connected: its number with the broker's proof, its transport with the protection domain, and its
+    /// completion queues for requests and receives.
+    pub(super) fn new(
+        (number, proof): (u32, Proof),
+        (transport, domain): (Transport, u32),
+        (send_cq, receive_cq): (usize, usize),
+        srq: Option<usize>,
+        cap: QpCap,
+        signals_all: bool,
+    ) -> Self {
+        Self {
+            index: 0,
+            number,
+            proof,
+            transport,
+            domain,
+            send_cq,
+            receive_cq,
+            srq,
+            cap,
+            signals_all,
+            state: state::RESET,
+            attributes: QpAttr { rnr_retry: 7, ..QpAttr::default() },
+            sending: VecDeque::new(),
+            flying: VecDeque::new(),
+            asked: 0,
+            receives: VecDeque::new(),
+            partial: None,
+            connections: Vec::new(),
+            is_told: false,
+            outside: None,
+            by_peer: HashMap::new(),
+            groups: Vec::new(),
+            not_ready_since: None,
+            closed_since: None,
+            served: 0,
+        }
+    }
+
     /// How long a peer without receive requests is waited for; `None`: as long as it takes.
     ///
     /// A processor that runs others for a while is no reason to fail, so a time is at least a tenth of a second.

@@ -12,10 +12,10 @@ use crate::layout::{FAILED, NOT_READY};
 use crate::wire::{Gid, Transport};
 
 /// `IBV_WC_RECV` and `IBV_WC_RECV_RDMA_WITH_IMM`.
-const RECEIVED: i32 = 1 << 7;
+pub(super) const RECEIVED: i32 = 1 << 7;
 /// `IBV_WC_GRH` and `IBV_WC_WITH_IMM`.
 const WITH_ROUTE: u32 = 1;
-const WITH_IMMEDIATE: u32 = 1 << 1;
+pub(super) const WITH_IMMEDIATE: u32 = 1 << 1;
 /// Kinds of packets of `RoCE` v2: bit 3 for a UDP header, 1 for IPv6, 2 for IPv4. Completions of datagrams have them for their
 /// service level, as mlx5's do. UCX drops datagrams without.
 const OVER_IPV6: u8 = 0b1001;

@@ -6,11 +6,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::io::Errno;
 
+use super::maps::{PAGE, is_private, lines, shared_parts};
 use super::memory::{Piece, bytes, map_back, map_over};
+use super::pages::Taken;
 use crate::layout::SIZED;
 use crate::wire::{Object, Proof, Region, Shared};
-
-const PAGE: usize = 4096;
 
 /// Flags of `enum ibv_access_flags`.
 pub(super) mod access {
@@ -33,6 +33,15 @@ pub(super) struct Registered {
     /// Where it begins in the program, whatever requests call it.
     at: usize,
     pages: Option<(Piece, u64)>,
+    /// The pages that the gateway maps, where it knows the region. They are the program's own again when this is dropped.
+    outside: Option<Taken>,
+}
+
+impl Registered {
+    /// A region that the gateway has registered, too. Peers within the lab ask its owner.
+    pub(super) fn outside(region: Region, (domain, proof): (u32, Proof), at: usize, pages: Taken) -> Self {
+        Self { region, domain, proof, at, pages: None, outside: Some(pages) }
+    }
 }
 
 /// Regions of a device by key.
@@ -49,11 +58,16 @@ impl Regions {
         let gone = self.0.remove(&key)?;
         if let Some((pages, inode)) = gone.pages {
             // The program may have unmapped some, and mapped others there: those are not touched.
-            for part in shared_parts(pages, inode) {
+            for part in shared_parts(&lines(), pages, inode) {
                 let _ = map_back(part);
             }
         }
         Some(())
+    }
+
+    /// Whether the gateway has registered a region, so that requests to peers outside of the lab may name it.
+    pub(super) fn is_outside(&self, key: u32) -> bool {
+        self.0.get(&key).is_some_and(|it| it.outside.is_some())
     }
 
     /// All regions, as brokers name them, with their proofs.
@@ -82,7 +96,7 @@ pub(super) fn prepare(memory: Piece, start: u64, access: u32, domain: u32) -> (R
         let first = memory.at.next_multiple_of(PAGE);
         let last = (memory.at + memory.length) / PAGE * PAGE;
         if let Some(length) = last.checked_sub(first).filter(|it| *it > 0)
-            && is_private(first, last)
+            && is_private(&lines(), Piece { at: first, length })
             && let Ok((shared, inode)) = share(Piece { at: first, length }, access)
         {
             region.shared = Some(Shared { start: start + (first - memory.at) as u64, length: length as u64 });
@@ -90,7 +104,7 @@ pub(super) fn prepare(memory: Piece, start: u64, access: u32, domain: u32) -> (R
             file = Some(shared);
         }
     }
-    (Registered { region, domain, proof: Proof::default(), at: memory.at, pages }, file)
+    (Registered { region, domain, proof: Proof::default(), at: memory.at, pages, outside: None }, file)
 }
 
 /// Moves pages onto a file. Where the region is not for writing, nobody can map the file to write any more.
@@ -105,68 +119,12 @@ fn share(pages: Piece, access: u32) -> Result<(OwnedFd, u64), Errno> {
         }
     }
     ftruncate(&file, pages.length as u64)?;
-    map_over(pages, file.as_fd())?;
+    map_over(pages, file.as_fd(), 0)?;
     let is_for_writing = access & (access::REMOTE_WRITE | access::REMOTE_ATOMIC) != 0;
     let seals = if is_for_writing { SIZED } else { SIZED | SealFlags::FUTURE_WRITE };
     fcntl_add_seals(&file, seals | SealFlags::SEAL)?;
     let inode = rustix::fs::fstat(&file)?.st_ino;
     Ok((file, inode))
-}
-
-/// A line of `/proc/self/maps` (`proc_pid_maps(5)`).
-struct Line {
-    start: usize,
-    end: usize,
-    is_private: bool,
-    inode: u64,
-    is_stack: bool,
-}
-
-fn lines() -> Vec<Line> {
-    let text = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
-    let parse = |line: &str| {
-        let mut words = line.split_ascii_whitespace();
-        let (start, end) = words.next()?.split_once('-')?;
-        let access = words.next()?;
-        let inode = words.nth(2)?.parse().ok()?;
-        let name = words.next().unwrap_or_default();
-        Some(Line {
-            start: usize::from_str_radix(start, 16).ok()?,
-            end: usize::from_str_radix(end, 16).ok()?,
-            is_private: access == "rw-p",
-            inode,
-            is_stack: name.starts_with("[stack"),
-        })
-    };
-    text.lines().filter_map(parse).collect()
-}
-
-/// Whether all pages are the program's own, and of no file. Others are what they are for a reason: their owner serves them.
-fn is_private(first: usize, last: usize) -> bool {
-    let mut at = first;
-    for line in lines() {
-        if line.start <= at && at < line.end {
-            if !line.is_private || line.inode != 0 || line.is_stack {
-                return false;
-            }
-            at = line.end;
-        }
-        if at >= last {
-            return true;
-        }
-    }
-    false
-}
-
-/// The parts of these pages where the file with this number is still mapped.
-fn shared_parts(pages: Piece, inode: u64) -> Vec<Piece> {
-    let (first, last) = (pages.at, pages.at + pages.length);
-    let ours = |line: &Line| line.inode == inode && !line.is_private;
-    let part = |line: Line| {
-        let (start, end) = (line.start.max(first), line.end.min(last));
-        (start < end).then(|| Piece { at: start, length: end - start })
-    };
-    lines().into_iter().filter(ours).filter_map(part).collect()
 }
 
 #[cfg(test)]

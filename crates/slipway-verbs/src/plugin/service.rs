@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use super::client::Stage;
 use super::connection::Connection;
-use super::device::{BROKER, Device, State, WAKE};
+use super::device::{BROKER, Device, GATEWAY, State, WAKE};
 use super::waiters::Rest;
 
 /// How often the thread looks whether a program that spins still does.
@@ -110,6 +110,7 @@ pub(super) fn turn(state: &mut State, event: u64, rearms: bool) -> Option<(usize
             state.hear();
             state.follow_broker();
         }
+        GATEWAY => state.hear_gateway(),
         _ => {
             let (index, number) = (event >> 32, event & 0xffff_ffff);
             let (Ok(index), Ok(number)) = (usize::try_from(index), usize::try_from(number)) else { return None };

@@ -96,7 +96,8 @@ impl State {
         }
     }
 
-    fn complete_request(&mut self, pair: &QueuePair, done: &Flying) {
+    /// Completes a request that has succeeded.
+    pub(super) fn complete_request(&mut self, pair: &QueuePair, done: &Flying) {
         if done.is_signaled {
             let wc = Wc {
                 wr_id: done.id,

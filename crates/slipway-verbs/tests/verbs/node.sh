@@ -37,5 +37,5 @@ mount --make-rprivate /
 mount -t overlay overlay -o "lowerdir=$node/class:/sys/class" /sys/class
 mount -t overlay overlay -o "lowerdir=$node/dev:/dev" /dev
 mount --bind "$node/drivers" /etc/libibverbs.d
-export SLIPWAY_VERBS_SOCKET=$folder/$number.sock
+export SLIPWAY_VERBS_SOCKET=$folder/$number.sock SLIPWAY_GATEWAY_SOCKET=$folder/$number.gateway
 exec "$@"

@@ -16,7 +16,7 @@ use super::objects::OurCq;
 use super::{MAX_COMPLETIONS, device, fail, waiting};
 
 /// Empty polls after which a poll lets others run: the peer may need this very processor. A poll that asks the kernel for what a
-/// peer of another host has sent takes longer, and counts as several.
+/// peer of another host, or the gateway, has sent takes longer, and counts as several.
 const YIELD: u32 = 100;
 const FAR: u32 = 10;
 
@@ -146,7 +146,8 @@ pub(super) unsafe extern "C" fn poll_cq(cq: *mut Cq, count: c_int, to: *mut Wc) 
     let (found, weight) = {
         let mut state = device.lock();
         // SAFETY: as above.
-        (state.poll(unsafe { (*ours).index }, to), if state.has_far { FAR } else { 1 })
+        let found = state.poll(unsafe { (*ours).index }, to);
+        (found, if state.has_far || state.is_outside() { FAR } else { 1 })
     };
     // SAFETY: a counter that is a hint: two threads that poll one queue may lose a count.
     unsafe {

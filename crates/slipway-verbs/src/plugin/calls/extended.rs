@@ -80,6 +80,7 @@ unsafe fn begin(qp: *mut QpEx, operation: Operation, address: u64, key: u32, imm
         key,
         to: None,
         is_bad: false,
+        in_lab: false,
         done: 0,
         is_fenced: flags & FENCED != 0,
     });

@@ -2,7 +2,6 @@
 
 #![allow(unsafe_code)]
 
-use std::collections::{HashMap, VecDeque};
 use std::ffi::c_int;
 use std::sync::Arc;
 
@@ -16,7 +15,7 @@ use super::super::service;
 use super::objects::{OurCq, OurQp, OurSrq};
 use super::{MAX_INLINE, MAX_PIECES, MAX_REQUESTS, code, destination, device, extended, fail};
 use crate::layout::CLOSED;
-use crate::wire::{Reply, Request, Transport};
+use crate::wire::{Gid, Reply, Request, Transport};
 
 /// Bits of `enum ibv_qp_attr_mask`.
 mod mask {
@@ -118,36 +117,14 @@ unsafe fn create(context: *mut Context, domain: *mut Pd, attributes: &QpInitAttr
     let mut state = device.lock();
     let request = Request::CreateQueuePair { transport, domain: number };
     let (Reply::QueuePair { number: qpn, proof }, _) = state.ask(&request, &[])? else { return Err(Errno::PROTO) };
-    state.hear_kept();
-    let pair = QueuePair {
-        index: 0,
-        number: qpn,
-        proof,
-        transport,
-        domain: number,
-        send_cq,
-        receive_cq,
-        srq,
-        cap,
-        signals_all: attributes.sq_sig_all != 0,
-        state: state::RESET,
-        attributes: QpAttr { rnr_retry: 7, ..QpAttr::default() },
-        sending: VecDeque::new(),
-        flying: VecDeque::new(),
-        asked: 0,
-        receives: VecDeque::new(),
-        partial: None,
-        connections: Vec::new(),
-        by_peer: HashMap::new(),
-        groups: Vec::new(),
-        not_ready_since: None,
-        closed_since: None,
-        served: 0,
-    };
+    let queues = (send_cq, receive_cq);
+    let pair = QueuePair::new((qpn, proof), (transport, number), queues, srq, cap, attributes.sq_sig_all != 0);
     let index = State::place(&mut state.queue_pairs, Box::new(pair));
     if let Some(Some(pair)) = state.queue_pairs.get_mut(index) {
         pair.index = index;
     }
+    state.introduce(index);
+    state.hear_kept();
     for queue in [send_cq, receive_cq] {
         if let Some(Some(queue)) = state.completion_queues.get_mut(queue)
             && !queue.queue_pairs.contains(&index)
@@ -188,6 +165,7 @@ pub(super) unsafe extern "C" fn destroy_qp(qp: *mut Qp) -> c_int {
             queue.completions.retain(|it| it.qp_num != pair.number);
         }
     }
+    state.forget(&mut pair);
     let _ = state.client.ask(&Request::DestroyQueuePair { number: pair.number }, &[]);
     state.hear_kept();
     0
@@ -199,7 +177,8 @@ pub(super) unsafe extern "C" fn modify_qp(qp: *mut Qp, attributes: *mut QpAttr, 
     code(modify(&device, index, &attributes, mask))
 }
 
-fn modify(device: &Arc<Device>, index: usize, new: &QpAttr, bits: i32) -> Result<(), Errno> {
+/// Changes a queue pair's attributes and state.
+pub(super) fn modify(device: &Arc<Device>, index: usize, new: &QpAttr, bits: i32) -> Result<(), Errno> {
     let mut state = device.lock();
     let pair = state.queue_pairs.get_mut(index).and_then(Option::as_mut).ok_or(Errno::INVAL)?;
     let (number, transport, from) = (pair.number, pair.transport, pair.state);
@@ -228,27 +207,15 @@ fn modify(device: &Arc<Device>, index: usize, new: &QpAttr, bits: i32) -> Result
     }
     match to {
         state::RESET => {
-            pair.sending.clear();
-            pair.flying.clear();
-            pair.asked = 0;
-            pair.receives.clear();
-            pair.partial = None;
-            pair.connections.clear();
-            pair.by_peer.clear();
-            pair.served = 0;
-            pair.not_ready_since = None;
-            pair.closed_since = None;
-            let queues = [pair.send_cq, pair.receive_cq];
-            pair.state = to;
-            for queue in queues {
-                if let Some(Some(queue)) = state.completion_queues.get_mut(queue) {
-                    queue.completions.retain(|it| it.qp_num != number);
-                }
-            }
+            reset(&mut state, index);
+            state.hear_kept();
             return Ok(());
         }
         state::ERROR => {
+            // Completions that are there already are not flushed.
+            state.hear_gateway();
             state.fail(index, None);
+            state.hear_kept();
             return Ok(());
         }
         state::READY_TO_RECEIVE => {
@@ -258,9 +225,7 @@ fn modify(device: &Arc<Device>, index: usize, new: &QpAttr, bits: i32) -> Result
                     return Err(Errno::INVAL);
                 }
                 let gid = destination(&address);
-                let (reply, fds) = state.ask(&Request::Connect { number, gid, peer }, &[])?;
-                let Reply::Connected { end, counts } = reply else { return Err(Errno::PROTO) };
-                state.attach(index, Joint { fds, end, counts, peer: (gid, peer) })?;
+                connect(&mut state, index, number, (gid, peer))?;
             }
         }
         _ => {}
@@ -271,6 +236,44 @@ fn modify(device: &Arc<Device>, index: usize, new: &QpAttr, bits: i32) -> Result
     state.progress(index);
     state.hear_kept();
     Ok(())
+}
+
+/// Joins a queue pair with its peer: within the lab, or by the gateway where no node has that address.
+fn connect(state: &mut State, index: usize, number: u32, (gid, peer): (Gid, u32)) -> Result<(), Errno> {
+    match state.ask(&Request::Connect { number, gid, peer }, &[]) {
+        Ok((Reply::Connected { end, counts }, fds)) => {
+            state.attach(index, Joint { fds, end, counts, peer: (gid, peer) })
+        }
+        Ok(_) => Err(Errno::PROTO),
+        Err(Errno::HOSTUNREACH) => state.join(index).map_err(|_| Errno::HOSTUNREACH),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Has a queue pair begin anew. The gateway forgets its peer, and may give it another.
+fn reset(state: &mut State, index: usize) {
+    let Some(mut pair) = state.queue_pairs.get_mut(index).and_then(Option::take) else { return };
+    if pair.outside.take().is_some() {
+        state.forget(&mut pair);
+    }
+    pair.sending.clear();
+    pair.flying.clear();
+    pair.asked = 0;
+    pair.receives.clear();
+    pair.partial = None;
+    pair.connections.clear();
+    pair.by_peer.clear();
+    pair.served = 0;
+    pair.not_ready_since = None;
+    pair.closed_since = None;
+    pair.state = state::RESET;
+    for queue in [pair.send_cq, pair.receive_cq] {
+        if let Some(Some(queue)) = state.completion_queues.get_mut(queue) {
+            queue.completions.retain(|it| it.qp_num != pair.number);
+        }
+    }
+    state.queue_pairs[index] = Some(pair);
+    state.introduce(index);
 }
 
 pub(super) unsafe extern "C" fn query_qp(qp: *mut Qp, to: *mut QpAttr, _: c_int, init: *mut QpInitAttr) -> c_int {

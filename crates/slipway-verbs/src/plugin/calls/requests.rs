@@ -26,19 +26,30 @@ pub(super) const SIGNALED: u32 = 1 << 1;
 pub(super) const SOLICITED: u32 = 1 << 2;
 const INLINE: u32 = 1 << 3;
 
-/// The pieces of a request, by a program's list. The flag says whether one is in no registration.
-pub(super) fn pieces(regions: &Regions, domain: u32, list: &[Sge], needed: u32) -> (Vec<Piece>, usize, bool) {
-    let mut all = Vec::with_capacity(list.len());
-    let (mut total, mut is_bad) = (0, false);
+/// The pieces of a request.
+#[derive(Default)]
+struct Pieces {
+    all: Vec<Piece>,
+    length: usize,
+    /// One is in no registration.
+    is_bad: bool,
+    /// One is in memory that the gateway does not know.
+    in_lab: bool,
+}
+
+/// The pieces of a request, by a program's list.
+fn pieces(regions: &Regions, domain: u32, list: &[Sge], needed: u32) -> Pieces {
+    let mut pieces = Pieces { all: Vec::with_capacity(list.len()), ..Pieces::default() };
     for sge in list.iter().filter(|it| it.length > 0) {
         let length = sge.length as usize;
         match regions.find(sge.lkey, domain, sge.addr, length, needed) {
-            Some(piece) => all.push(piece),
-            None => is_bad = true,
+            Some(piece) => pieces.all.push(piece),
+            None => pieces.is_bad = true,
         }
-        total += length;
+        pieces.in_lab |= !regions.is_outside(sge.lkey);
+        pieces.length += length;
     }
-    (all, total, is_bad)
+    pieces
 }
 
 /// The list of a request.
@@ -155,6 +166,7 @@ unsafe fn post_one(state: &mut State, index: usize, request: &SendWr) -> Result<
         key,
         to,
         is_bad: false,
+        in_lab: false,
         done: 0,
         is_fenced: request.send_flags & FENCED != 0,
     };
@@ -184,7 +196,8 @@ pub(super) fn set_inline(work: &mut Work, parts: impl Iterator<Item = Piece>) {
 pub(super) fn set_list(work: &mut Work, domain: u32, regions: &Regions, list: &[Sge]) {
     let is_written = matches!(work.operation, Operation::Read | Operation::Atomic(_));
     let needed = if is_written { access::LOCAL_WRITE } else { 0 };
-    (work.pieces, work.length, work.is_bad) = pieces(regions, domain, list, needed);
+    let Pieces { all, length, is_bad, in_lab } = pieces(regions, domain, list, needed);
+    (work.pieces, work.length, work.is_bad, work.in_lab) = (all, length, is_bad, in_lab);
     if matches!(work.operation, Operation::Atomic(_)) && work.length != 8 {
         work.is_bad = true;
     }
@@ -223,8 +236,8 @@ fn check(pair: &QueuePair, work: &Work) -> Result<(), Errno> {
 unsafe fn receive(regions: &Regions, domain: u32, request: &RecvWr) -> Result<Receive, Errno> {
     // SAFETY: the program's list.
     let list = unsafe { list(request.sg_list, request.num_sge) }?;
-    let (pieces, length, is_bad) = pieces(regions, domain, list, access::LOCAL_WRITE);
-    Ok(Receive { id: request.wr_id, pieces, length, is_bad })
+    let Pieces { all, length, is_bad, in_lab } = pieces(regions, domain, list, access::LOCAL_WRITE);
+    Ok(Receive { id: request.wr_id, pieces: all, length, is_bad, in_lab })
 }
 
 pub(super) unsafe extern "C" fn post_recv(qp: *mut Qp, request: *mut RecvWr, bad: *mut *mut RecvWr) -> c_int {
@@ -237,7 +250,8 @@ pub(super) unsafe extern "C" fn post_recv(qp: *mut Qp, request: *mut RecvWr, bad
         if pair.srq.is_some() || pair.state == state::RESET {
             return Err(Errno::INVAL);
         }
-        if pair.receives.len() >= pair.cap.max_recv_wr as usize {
+        let forwarded = pair.outside.as_ref().map_or(0, |it| it.receives.len());
+        if pair.receives.len() + forwarded >= pair.cap.max_recv_wr as usize {
             return Err(Errno::NOMEM);
         }
         // SAFETY: the request has a list of the program's.

@@ -2,37 +2,49 @@
 
 use super::u32_at;
 
-/// Bytes of private data in a request of connection, and in its acceptance and rejection (`ib_cm.h`); 36 bytes of a request are the
-/// kernel's own.
-pub(crate) const IN_REQUEST: usize = 56;
-pub(crate) const IN_REPLY: usize = 196;
-pub(crate) const IN_REJECTION: usize = 148;
-/// The same for datagrams, whose identifiers are looked up by one request and its reply.
-pub(crate) const IN_LOOKUP: usize = 180;
-pub(crate) const IN_LOOKED_UP: usize = 136;
+/// Bytes of private data in a request of connection (`ib_cm.h`); 36 more are the kernel's own.
+pub const IN_REQUEST: usize = 56;
+/// Bytes of private data in an acceptance of a connection.
+pub const IN_REPLY: usize = 196;
+/// Bytes of private data in a rejection of a connection.
+pub const IN_REJECTION: usize = 148;
+/// Bytes of private data in a request for datagrams, whose identifiers are looked up by one request and its reply.
+pub const IN_LOOKUP: usize = 180;
+/// Bytes of private data in the reply to that.
+pub const IN_LOOKED_UP: usize = 136;
 
 /// The offer of one side of a connection (`struct rdma_ucm_conn_param`).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Offer {
-    pub(crate) queue_pair: u32,
-    pub(crate) qkey: u32,
+pub struct Offer {
+    /// The side's queue pair.
+    pub queue_pair: u32,
+    /// A datagram queue pair's key.
+    pub qkey: u32,
     /// At most 255 bytes.
-    pub(crate) private: Vec<u8>,
-    pub(crate) shared_receive_queue: u8,
-    pub(crate) responder_resources: u8,
-    pub(crate) initiator_depth: u8,
-    pub(crate) flow_control: u8,
-    pub(crate) retry_count: u8,
-    pub(crate) rnr_retry_count: u8,
+    pub private: Vec<u8>,
+    /// Whether receives come from a shared queue.
+    pub shared_receive_queue: u8,
+    /// Most reads and atomic operations of the peer's at once.
+    pub responder_resources: u8,
+    /// Most of this side's.
+    pub initiator_depth: u8,
+    /// Whether the device controls the flow.
+    pub flow_control: u8,
+    /// Retries of a request.
+    pub retry_count: u8,
+    /// Retries where the peer has no receive request; 7: for ever.
+    pub rnr_retry_count: u8,
     /// Whether the connection has parameters.
-    pub(crate) is_valid: bool,
+    pub is_valid: bool,
 }
 
 /// Bytes of an offer.
-pub(super) const OFFER: usize = 272;
+pub const OFFER: usize = 272;
 
 impl Offer {
-    pub(super) fn read(bytes: &[u8]) -> Option<Self> {
+    /// Parses an offer; none where bytes are missing.
+    #[must_use]
+    pub fn read(bytes: &[u8]) -> Option<Self> {
         let rest: [u8; 8] = *bytes.get(264..)?.first_chunk()?;
         let [length, shared_receive_queue, responder_resources, initiator_depth, ..] = rest;
         let [.., flow_control, retry_count, rnr_retry_count, valid] = rest;
@@ -50,7 +62,9 @@ impl Offer {
         })
     }
 
-    pub(super) fn write(&self) -> [u8; OFFER] {
+    /// Its bytes.
+    #[must_use]
+    pub fn write(&self) -> [u8; OFFER] {
         let mut bytes = [0; OFFER];
         bytes[..4].copy_from_slice(&self.queue_pair.to_ne_bytes());
         bytes[4..8].copy_from_slice(&self.qkey.to_ne_bytes());
@@ -72,7 +86,8 @@ impl Offer {
 
     /// This offer as the other side reads it. The resources of one side are the depth of the other. Private data fill `room`
     /// bytes, with zeros behind them.
-    pub(crate) fn seen(&self, room: usize) -> Self {
+    #[must_use]
+    pub fn seen(&self, room: usize) -> Self {
         let mut seen = self.clone();
         seen.private.resize(room, 0);
         (seen.responder_resources, seen.initiator_depth) = (self.initiator_depth, self.responder_resources);

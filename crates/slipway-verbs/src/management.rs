@@ -1,14 +1,20 @@
-//! Messages about a connection between the routers of two hosts: one length, the kind first.
+//! Messages about a connection of `rdma_cm(7)`, between the routers of two hosts and between a router and the gateway: one length,
+//! the kind first.
 
-use super::offer::OFFER;
-use super::{Offer, u32_at};
+mod offer;
+
+pub use offer::{IN_LOOKED_UP, IN_LOOKUP, IN_REJECTION, IN_REPLY, IN_REQUEST, OFFER, Offer};
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    bytes.get(at..)?.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes))
+}
 
 /// Bytes of a message.
-pub(crate) const LENGTH: usize = 1 + 4 + OFFER;
+pub const LENGTH: usize = 1 + 4 + OFFER;
 
 /// The step of a connection that a message tells of. The side that leaves a connection closes the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Step {
+pub enum Step {
     /// A client asks.
     Request = 1,
     /// The server's program accepts.
@@ -21,16 +27,19 @@ pub(crate) enum Step {
 
 /// A message.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Message {
-    pub(crate) step: Step,
+pub struct Message {
+    /// The step.
+    pub step: Step,
     /// The reason of a rejection; 0 for others.
-    pub(crate) status: i32,
+    pub status: i32,
     /// The offer as its receiver's program reads it.
-    pub(crate) offer: Offer,
+    pub offer: Offer,
 }
 
 impl Message {
-    pub(crate) fn write(&self) -> [u8; LENGTH] {
+    /// Its bytes.
+    #[must_use]
+    pub fn write(&self) -> [u8; LENGTH] {
         let mut bytes = [0; LENGTH];
         bytes[0] = self.step as u8;
         bytes[1..5].copy_from_slice(&self.status.to_ne_bytes());
@@ -39,7 +48,8 @@ impl Message {
     }
 
     /// Parses a message; none where the bytes are not exactly one.
-    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
+    #[must_use]
+    pub fn read(bytes: &[u8]) -> Option<Self> {
         if bytes.len() != LENGTH {
             return None;
         }

@@ -1,0 +1,111 @@
+//! Packets of programs, and the replies.
+
+use std::os::fd::OwnedFd;
+
+use rustix::io::Errno;
+
+use super::call::{Call, State};
+use super::flow::{Flow, Overrun};
+use super::session::{Pair, Regions, Session};
+use super::table::Table;
+use super::{Ask, Part, Told};
+
+/// Bounds of each node, as those of its broker. The next one is refused (`ENOMEM`).
+const QUEUE_PAIRS: usize = 1024;
+const REGIONS: usize = 4096;
+
+impl Table {
+    /// Carries out what a program asks. Gives the reply, where there is one at once.
+    pub(super) fn answer(&mut self, number: u64, ask: Ask, fds: &[OwnedFd]) -> Result<Option<Told>, Overrun> {
+        let said = match ask {
+            Ask::Send { number: pair, work } => {
+                return self.with_flow(number, pair, |flow, regions| flow.send(regions, &work)).map(|()| None);
+            }
+            Ask::Receive { number: pair, spans } => {
+                return self.with_flow(number, pair, |flow, regions| flow.receive(regions, &spans)).map(|()| None);
+            }
+            Ask::Register { domain, start, at, length, access, parts } => {
+                self.register(number, domain, (start, at, length), access, (&parts, fds))
+            }
+            Ask::Deregister { key } => self.session(number).and_then(|it| it.deregister(key)).map(|()| Told::Done),
+            Ask::QueuePair { number: pair, domain } => self.tell_of(number, pair, domain),
+            Ask::Forget { number: pair } => {
+                let gone = self.session(number).and_then(|it| it.pairs.remove(&pair).ok_or(Errno::INVAL));
+                if let Ok(Pair { call: Some(call), .. }) = gone {
+                    self.drop_call(call);
+                }
+                gone.map(|_| Told::Done)
+            }
+            Ask::Join { number: pair } => self.join(number, pair),
+        };
+        Ok(Some(said.unwrap_or_else(|errno| Told::Refused { errno: errno.raw_os_error() })))
+    }
+
+    fn session(&mut self, number: u64) -> Result<&mut Session, Errno> {
+        self.sessions.get_mut(&number).ok_or(Errno::INVAL)
+    }
+
+    /// Sums of a node's sessions.
+    fn sum(&self, node: u32, of: impl Fn(&Session) -> usize) -> usize {
+        self.sessions.values().filter(|it| it.node == node).map(of).sum()
+    }
+
+    fn register(
+        &mut self,
+        number: u64,
+        domain: u32,
+        memory: (u64, u64, u64),
+        access: u32,
+        pages: (&[Part], &[OwnedFd]),
+    ) -> Result<Told, Errno> {
+        let node = self.session(number)?.node;
+        if self.sum(node, Session::regions) >= REGIONS {
+            return Err(Errno::NOMEM);
+        }
+        let device = self.device;
+        let key = self.session(number)?.register(device, domain, memory, access, pages)?;
+        Ok(Told::Key { key })
+    }
+
+    fn tell_of(&mut self, number: u64, pair: u32, domain: u32) -> Result<Told, Errno> {
+        let node = self.session(number)?.node;
+        if self.sum(node, |it| it.pairs.len()) >= QUEUE_PAIRS {
+            return Err(Errno::NOMEM);
+        }
+        let device = self.device;
+        let session = self.session(number)?;
+        session.place(device, domain)?;
+        session.pairs.entry(pair).or_insert(Pair { domain, call: None });
+        Ok(Told::Done)
+    }
+
+    fn join(&mut self, number: u64, pair: u32) -> Result<Told, Errno> {
+        let call = self.session(number)?.pairs.get(&pair).and_then(|it| it.call).ok_or(Errno::HOSTUNREACH)?;
+        match self.calls.get_mut(&call).map(|call| &mut call.state) {
+            Some(State::Open(flow)) if !flow.is_joined => {
+                flow.is_joined = true;
+                let window = flow.pair.window();
+                Ok(Told::Window { requests: window.requests, receives: window.receives, spans: window.spans })
+            }
+            _ => Err(Errno::HOSTUNREACH),
+        }
+    }
+
+    /// Has a joined queue pair of a program's go on. One whose connection has ended takes nothing more.
+    fn with_flow(
+        &mut self,
+        number: u64,
+        pair: u32,
+        act: impl FnOnce(&mut Flow, &Regions) -> Result<(), Overrun>,
+    ) -> Result<(), Overrun> {
+        let Some(session) = self.sessions.get(&number) else { return Ok(()) };
+        let Some(Pair { domain, call: Some(call) }) = session.pairs.get(&pair).copied() else { return Ok(()) };
+        let Some(flow) = self.calls.get_mut(&call).and_then(Call::joined) else { return Ok(()) };
+        let Some(place) = session.domains.get(&domain) else { return Ok(()) };
+        act(flow, &place.regions)?;
+        if flow.is_due() {
+            self.end_call(call);
+        }
+        Ok(())
+    }
+}
