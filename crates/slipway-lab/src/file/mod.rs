@@ -238,6 +238,9 @@ pub(crate) struct NetworkSettings {
     pub(crate) exact: Option<Spanned<bool>>,
     /// `true`: nodes have an RDMA device, which needs no hardware (fast).
     pub(crate) rdma: Option<Spanned<bool>>,
+    /// Subnets of RDMA peers outside of the lab, as `[192.0.2.0/24]`. Nodes may connect to these by an RDMA device of the machine
+    /// (fast, with `rdma: true`). None when left out.
+    pub(crate) rdma_peers: Option<Vec<Spanned<Subnet4>>>,
     /// Conditions of every interface of the network.
     pub(crate) conditions: Option<Spanned<Conditions>>,
 }

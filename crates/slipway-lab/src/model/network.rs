@@ -32,6 +32,8 @@ pub struct Network {
     pub vni: Option<u32>,
     /// macvlan mode.
     pub macvlan_mode: MacvlanMode,
+    /// Subnets of RDMA peers outside of the lab, which its nodes may connect to; only with the bypass for RDMA.
+    pub rdma_peers: Vec<Ipv4Net>,
 }
 
 impl Network {
@@ -229,12 +231,14 @@ struct Written {
     exact: bool,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     rdma: bool,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    rdma_peers: Vec<Ipv4Net>,
 }
 
 impl From<Written> for Network {
     fn from(written: Written) -> Self {
         let Written { name, driver, ipv4, ipv6, mtu, offloads, parent, vni, macvlan_mode, .. } = written;
-        let Written { io_uring, exact, rdma, .. } = written;
+        let Written { io_uring, exact, rdma, rdma_peers, .. } = written;
         Self {
             name,
             // Tunnels join the hosts of exactly those networks that have an identifier.
@@ -247,6 +251,7 @@ impl From<Written> for Network {
             parent,
             vni,
             macvlan_mode,
+            rdma_peers,
         }
     }
 }
@@ -256,8 +261,8 @@ impl From<Network> for Written {
         let driver = network.word();
         let TcpBypass { io_uring, exact } = network.bypasses.tcp.unwrap_or_default();
         let rdma = network.bypasses.rdma;
-        let Network { name, ipv4, ipv6, mtu, offloads, parent, vni, macvlan_mode, .. } = network;
-        Self { name, driver, ipv4, ipv6, mtu, offloads, parent, vni, macvlan_mode, io_uring, exact, rdma }
+        let Network { name, ipv4, ipv6, mtu, offloads, parent, vni, macvlan_mode, rdma_peers, .. } = network;
+        Self { name, driver, ipv4, ipv6, mtu, offloads, parent, vni, macvlan_mode, io_uring, exact, rdma, rdma_peers }
     }
 }
 
@@ -282,6 +287,7 @@ mod tests {
                     parent: None,
                     vni: (driver == DriverKind::Vxlan).then_some(7),
                     macvlan_mode: MacvlanMode::Bridge,
+                    rdma_peers: vec!["192.0.2.0/24".parse().expect("a subnet")],
                 };
                 let json = serde_json::to_value(&network).expect("plain data");
                 assert_eq!(json["driver"], word.to_string());

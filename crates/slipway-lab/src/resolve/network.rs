@@ -37,10 +37,11 @@ pub(super) struct Networks {
 }
 
 /// Where the parts of a network are written; the name's place for what is not.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(super) struct Places {
     pub(super) ipv4: Span,
     pub(super) ipv6: Span,
+    pub(super) rdma_peers: Vec<Span>,
     pub(super) whole: Span,
 }
 
@@ -113,6 +114,7 @@ impl Networks {
         self.places.push(Places {
             ipv4: settings.ipv4.as_ref().map_or(name.at, |net| net.at),
             ipv6: settings.ipv6.as_ref().map_or(name.at, |net| net.at),
+            rdma_peers: settings.rdma_peers.iter().flatten().map(|net| net.at).collect(),
             whole: name.whole,
         });
         let rdma = settings.rdma.is_some_and(|choice| choice.value);
@@ -134,6 +136,7 @@ impl Networks {
             parent: settings.parent.map(|parent| parent.value),
             vni: settings.vni.map(|vni| vni.value),
             macvlan_mode: settings.macvlan_mode.map(|mode| mode.value).unwrap_or_default(),
+            rdma_peers: settings.rdma_peers.into_iter().flatten().map(|net| net.value.0).collect(),
         });
     }
 }
@@ -168,6 +171,7 @@ fn leave_aside(settings: &mut NetworkSettings, word: DriverWord, driver: DriverK
     settings.io_uring.take_if(|_| word != DriverWord::Fast);
     settings.exact.take_if(|_| word != DriverWord::Fast);
     settings.rdma.take_if(|_| word != DriverWord::Fast);
+    settings.rdma_peers.take_if(|_| word != DriverWord::Fast);
 }
 
 fn check_settings(settings: &NetworkSettings, word: DriverWord, driver_at: Span, hosts: &Hosts, report: &mut Report) {
@@ -193,6 +197,14 @@ fn check_settings(settings: &NetworkSettings, word: DriverWord, driver_at: Span,
     if let Some(choice) = settings.rdma.as_ref().filter(|choice| choice.value && word != Fast) {
         let help = "write `driver: fast` for this network, whose supervisor the device needs, or leave `rdma` out";
         report.add(choice.at, format!("driver {word} has no RDMA device"), help);
+    }
+    let has_rdma = settings.rdma.as_ref().is_some_and(|choice| choice.value);
+    if let (false, Some(first)) = (has_rdma, settings.rdma_peers.iter().flatten().next()) {
+        report.add(
+            first.at,
+            "`rdma_peers` has no meaning without RDMA",
+            "write `rdma: true` beside it, or leave it out",
+        );
     }
     if let Some(parent) = &settings.parent {
         // IFNAMSIZ is 16 with the closing zero; dev_valid_name() in net/core/dev.c.
@@ -299,6 +311,14 @@ fn keep_apart(networks: &Networks, hosts: &Hosts, report: &mut Report) {
         } else if let Some((other, theirs, _)) = subnets[..i].iter().find(|(other, ..)| overlap(other, subnet)) {
             let message = format!("{subnet} of {name} overlaps {other} of {theirs}");
             report.add(*at, message, "write another subnet for one of them");
+        }
+    }
+    for (network, places) in networks.list.iter().zip(&networks.places) {
+        for (peers, at) in network.rdma_peers.iter().zip(&places.rdma_peers) {
+            if let Some((subnet, name, _)) = subnets.iter().find(|(subnet, ..)| overlap(&(*peers).into(), subnet)) {
+                let message = format!("peers outside of the lab in {peers} overlap {subnet} of {name}");
+                report.add(*at, message, "write another subnet for one of them");
+            }
         }
     }
 }
