@@ -12,7 +12,7 @@ use slipway_lab::policy::Rule;
 use crate::bypass::{Altered, Bypass, BypassError, Lacks, Means, Near, Needs};
 use crate::fast::{self, FastError, RouterState, Routers};
 use crate::state::LabDir;
-use crate::verbs::{self, BrokerStatus, Brokers};
+use crate::verbs::{self, BrokerStatus, Brokers, Entrance};
 
 /// How this machine would run each of these bypasses. Changes nothing.
 pub(crate) fn probe(of: model::Bypasses) -> Result<Vec<Means>, Lacks> {
@@ -35,8 +35,11 @@ pub(crate) struct Bypasses {
 impl Bypasses {
     /// Starts the bypasses of a lab's networks.
     pub(crate) fn start(near: &Near<'_>, dir: &LabDir) -> Result<Self, BypassError> {
-        let tcp = Routers::start(near, dir).map_err(BypassError::of)?;
-        Ok(Self { tcp, rdma: Brokers::start(near, dir).map_err(BypassError::of)? })
+        // Routers begin first, and their way to the gateway has to be there.
+        let entrance = Entrance::new(near.lab).map_err(BypassError::of)?;
+        let outside = entrance.as_ref().map(Entrance::outside).transpose().map_err(BypassError::of)?;
+        let tcp = Routers::start(near, dir, outside).map_err(BypassError::of)?;
+        Ok(Self { tcp, rdma: Brokers::start(near, dir, entrance).map_err(BypassError::of)? })
     }
 
     fn each(&self) -> impl Iterator<Item = &dyn Bypass> {

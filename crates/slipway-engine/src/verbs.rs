@@ -12,9 +12,11 @@ mod confine;
 mod device;
 mod explain;
 mod far;
+mod gateway;
 mod orders;
 mod plugin;
 mod rules;
+mod servant;
 
 use slipway_fast::filter;
 use slipway_lab::id::NodeId;
@@ -24,7 +26,9 @@ pub(crate) use brokers::Brokers;
 pub use carrier::CarriedBy;
 pub(crate) use device::NAME as DEVICE;
 pub use explain::{Verdict, Way};
-pub(crate) use explain::{explain, join_all};
+pub(crate) use explain::{explain, explain_outside, join_all};
+pub(crate) use gateway::Entrance;
+pub use gateway::{GatewayStatus, OutsideLink};
 pub use orders::{BrokerStatus, LinkOfNode, NodeVerbs, PeerOfNode};
 pub(crate) use plugin::check;
 
@@ -34,11 +38,13 @@ use crate::state::LabDir;
 
 /// Where a node finds its broker, beside what all nodes of a lab share.
 const SOCKET: &str = "verbs.sock";
+/// Where a node with peers outside of the lab finds the gateway.
+const GATEWAY: &str = "gateway.sock";
 
 /// How this machine would run RDMA, beside a fast path.
 pub(crate) fn probe() -> Result<Means, Lacks> {
     plugin::find().map_err(|missing| Lacks { missing: missing.to_string(), hint: plugin::HINT.to_owned() })?;
-    let mechanism = match carrier::devices().as_slice() {
+    let mechanism = match servant::devices().as_slice() {
         [] => "an RDMA device".to_owned(),
         own => format!("an RDMA device, between machines by {}", own.join(" or ")),
     };
@@ -57,13 +63,14 @@ pub(crate) fn needs(dir: &LabDir, lab: &Lab, node: NodeId) -> Needs {
     }
     let own = device::folder(dir, node);
     let mount = |source, target: &str| Mount { source, target: target.into(), writable: false, shared: false };
+    let has_peers = lab.nodes[node].networks(lab).any(|network| !network.rdma_peers.is_empty());
+    let gateway = has_peers.then(|| mount(own.join(GATEWAY), "/run/slipway/gateway.sock"));
+    let mounts =
+        [mount(own.join(SOCKET), "/run/slipway/verbs.sock"), mount(plugin::driver_file(dir), plugin::DRIVER_FILE)];
     Needs {
         // `io_uring` is for the bypass for TCP to permit.
         calls: Some(Calls { traps: filter::rdma_traps(), io_uring: true }),
-        mounts: vec![
-            mount(own.join(SOCKET), "/run/slipway/verbs.sock"),
-            mount(plugin::driver_file(dir), plugin::DRIVER_FILE),
-        ],
+        mounts: mounts.into_iter().chain(gateway).collect(),
         devices: device::NODES.map(Into::into).to_vec(),
         laid_over: vec![LaidOver {
             source: own.join(device::CLASS),

@@ -8,6 +8,7 @@ mod commands;
 mod connections;
 mod far;
 mod held;
+mod outside;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::mem::MaybeUninit;
@@ -31,6 +32,7 @@ pub(crate) use connections::Wish;
 use connections::{Asked, Connections};
 use far::{Link, is_link};
 use held::Held;
+pub use outside::Outside;
 
 /// Most channels of a node, each with a descriptor of the router's.
 const MOST_CHANNELS: usize = 1024;
@@ -39,6 +41,8 @@ const MOST_CHANNELS: usize = 1024;
 #[derive(Debug)]
 pub(crate) struct Rdma {
     state: Mutex<State>,
+    /// The way to peers outside of the lab.
+    outside: Option<Arc<Outside>>,
     /// Hears of programs' ends that are closed; there from the first channel on.
     ends: OnceLock<Ends>,
 }
@@ -128,8 +132,14 @@ pub(crate) struct Standing<'a> {
 }
 
 impl Rdma {
-    pub(crate) fn new(host: HostId, address_map: Arc<AddressMap>, rules: Arc<Rules>) -> Arc<Self> {
-        let connections = Connections::new(host, address_map, rules);
+    pub(crate) fn new(
+        host: HostId,
+        address_map: Arc<AddressMap>,
+        rules: Arc<Rules>,
+        outside: Option<Outside>,
+    ) -> Arc<Self> {
+        let outside = outside.map(Arc::new);
+        let connections = Connections::new(host, address_map, rules, outside.clone());
         let state = Mutex::new(State {
             channels: HashMap::new(),
             connections,
@@ -138,7 +148,7 @@ impl Rdma {
             next_link: 0,
             silent: HashSet::new(),
         });
-        Arc::new(Self { state, ends: OnceLock::new() })
+        Arc::new(Self { state, outside, ends: OnceLock::new() })
     }
 
     /// Makes a channel for a node's program. Gives the program's end.

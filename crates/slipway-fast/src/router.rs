@@ -38,7 +38,7 @@ use crate::parts::Parts;
 use crate::peers::Peers;
 use crate::pending::{Connection, Pending, ServerEnd};
 use crate::policy::Policy;
-use crate::rdma::Rdma;
+use crate::rdma::{Outside, Rdma};
 use crate::status::Status;
 use crate::sync::{STACK_BYTES, lock};
 use crate::tree::Tree;
@@ -79,7 +79,7 @@ impl Router {
         address_map: AddressMap,
         policy: Policy,
         persistent: PersistentState,
-        peers: Peers,
+        (peers, outside): (Peers, Option<Outside>),
         more: impl Fn(NodeId, bool) + Send + Sync + 'static,
     ) -> io::Result<Arc<Self>> {
         let PersistentState { metadata, journal, interruptions } = persistent;
@@ -99,7 +99,7 @@ impl Router {
             most_pending(),
             More(Box::new(more)),
         );
-        let rdma = Rdma::new(host, Arc::clone(&address_map), Arc::clone(&rules));
+        let rdma = Rdma::new(host, Arc::clone(&address_map), Arc::clone(&rules), outside);
         let parts = Arc::new(Parts {
             host,
             address_map,
@@ -303,7 +303,8 @@ mod tests {
         let storage = SocketStorage::create("test", BYTES).expect("these tests need root, to make a BPF map");
         let journal = crate::journal::file().expect("a file");
         let persistent = PersistentState { metadata: MetadataStore::new(storage), journal, interruptions: None };
-        let router = Router::start(HostId(0), address_map, Policy::default(), persistent, Peers::new(None), |_, _| {});
+        let router =
+            Router::start(HostId(0), address_map, Policy::default(), persistent, (Peers::new(None), None), |_, _| {});
         let router = router.expect("it starts");
         let admission = router.parts.rules.admits(NodeId(0), place, 80).expect("nothing is against it");
         let (one, mut other) = UnixStream::pair().expect("a pair");

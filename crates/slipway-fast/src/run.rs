@@ -26,7 +26,8 @@ pub fn run(setup: RouterSetup) -> io::Result<()> {
         told(info);
         process::abort();
     }));
-    let RouterSetup { host, address_map, persistent, key: key_file, hello, listener, peers, policy, control } = setup;
+    let RouterSetup { host, address_map, persistent, key: key_file, hello, listener, peers, outside, policy, control } =
+        setup;
     let control = Arc::new(control);
     // This is done here, not where the router was made: the keeper process is a copy from before.
     let key = key_file.read()?;
@@ -37,7 +38,7 @@ pub fn run(setup: RouterSetup) -> io::Result<()> {
         // An anchor that is gone ends the router soon.
         let _ = asking.report(&Report::MoreWakeupSockets { node, ipv6 });
     };
-    let router = Router::start(host, address_map, policy, persistent, Peers::new(pool), more)?;
+    let router = Router::start(host, address_map, policy, persistent, (Peers::new(pool), outside), more)?;
     let _acceptor = match listener {
         None => None,
         Some(listener) => {

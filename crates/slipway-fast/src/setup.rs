@@ -8,6 +8,7 @@ use crate::address_map::AddressMap;
 use crate::channel::{Hello, KeyFile};
 use crate::control::RouterEnd;
 use crate::policy::Policy;
+pub use crate::rdma::Outside;
 use crate::router::PersistentState;
 
 /// The port at which routers accept each other, on their hosts' addresses of the underlay. One port suffices, for each
@@ -33,6 +34,8 @@ pub struct RouterSetup {
     pub listener: Option<TcpListener>,
     /// The other hosts of the lab, and the addresses of their routers.
     pub peers: Vec<(u32, SocketAddr)>,
+    /// The way to RDMA peers outside of the lab, where a network has any.
+    pub outside: Option<Outside>,
     /// The policy.
     pub policy: Policy,
     /// Its connection to the anchor.

@@ -83,6 +83,19 @@ fn programs_connect_by_rdma_cm() {
     assert_eq!(said.matches("return status 0").count(), 2, "{said}");
 }
 
+/// This machine has no device, so nodes reach no peer outside of a lab. `make test-vm` has two machines with one.
+#[test]
+fn peers_outside_of_a_lab_take_a_device_of_the_machine() {
+    common::verbs::plug_in();
+    let place = Place::new();
+    let before = Inventory::of(&place);
+    let text = "networks: {net: {driver: fast, rdma: true, rdma_peers: [192.0.2.0/24]}}\nnodes: {a: }\n";
+    let file = place.file("outside", text);
+    let said = place.fails(1, ["up".as_ref(), file.as_os_str()]);
+    assert!(said.contains("this machine has no RDMA device to reach `rdma_peers` by"), "{said}");
+    as_before(&place, &before, "up");
+}
+
 /// Sockets over verbs: librdmacm's own programs, and programs of sockets that its library is preloaded into.
 #[test]
 fn rsockets_carry_programs_of_sockets() {

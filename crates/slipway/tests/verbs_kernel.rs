@@ -1,6 +1,8 @@
 //! RDMA beside devices of the kernel's own: soft `RoCE` (`rdma_rxe`), as Debian's kernel has it. `make test-vm` runs this.
 
 mod common;
+#[path = "verbs_kernel/outside.rs"]
+mod outside;
 
 use std::process::{Command, Stdio};
 
@@ -102,7 +104,8 @@ fn beside_devices_a_node_sees_its_own_alone() {
 }
 
 /// Gives the machine a device at its network card.
-const DEVICE: &str = "modprobe -a rdma_rxe ib_uverbs rdma_ucm; rdma link add rxe0 type rxe netdev eth0";
+const DEVICE: &str =
+    "modprobe -a rdma_rxe ib_uverbs rdma_ucm; rdma link show rxe0/1 >&2 || rdma link add rxe0 type rxe netdev eth0";
 
 /// A command on machine `b`.
 fn on_b(words: &[&str]) -> Command {

@@ -137,10 +137,11 @@ fn live(ground: Ground<'_>, shared: &Shared, control: RouterEnd, newborn: &mut N
         [setup.control.as_fd(), setup.key.as_fd(), persistent.metadata.storage().as_fd(), persistent.journal.as_fd()];
     let counts: Vec<BorrowedFd<'_>> = persistent.interruptions.iter().map(AsFd::as_fd).collect();
     let listener: Vec<BorrowedFd<'_>> = setup.listener.iter().map(AsFd::as_fd).collect();
+    let outside: Vec<BorrowedFd<'_>> = setup.outside.iter().map(AsFd::as_fd).collect();
     limit(
         ground,
         newborn,
-        &[&needed[..], &counts, &listener, &[ground.lock, copy.as_fd(), newborn.maker().as_fd()]].concat(),
+        &[&needed[..], &counts, &listener, &outside, &[ground.lock, copy.as_fd(), newborn.maker().as_fd()]].concat(),
     )?;
     let keeper = keeper(ground.alone, newborn.maker())?;
     newborn.ready(&keeper.to_string())?;

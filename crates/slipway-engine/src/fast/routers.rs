@@ -13,6 +13,7 @@ use std::time::SystemTime;
 
 use slipway_fast::filter;
 use slipway_fast::pairs;
+use slipway_fast::setup::Outside;
 use slipway_fast::walk;
 use slipway_lab::id::{HostId, NodeId};
 use slipway_lab::model::Lab;
@@ -64,13 +65,13 @@ impl Near<'_> {
 
 impl Routers {
     /// Makes the routers of a lab, and waits until they run. `None` where no network is fast.
-    pub(crate) fn start(near: &Near<'_>, dir: &LabDir) -> Result<Option<Self>, FastError> {
+    pub(crate) fn start(near: &Near<'_>, dir: &LabDir, outside: Option<Outside>) -> Result<Option<Self>, FastError> {
         let lab = near.lab;
         let hosts: Vec<HostId> = hosts(lab).into_iter().filter(|&host| lab.is_here(host)).collect();
         if hosts.is_empty() {
             return Ok(None);
         }
-        let shared = Shared::new(lab).map_err(says("prepare the fast path"))?;
+        let shared = Shared::new(lab, outside).map_err(says("prepare the fast path"))?;
         let log = File::options().create(true).append(true).open(dir.join("fast.log"));
         let log = log.map_err(says("open the log of the fast path"))?;
         let mut fast = Self {

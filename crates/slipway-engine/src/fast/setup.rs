@@ -15,7 +15,7 @@ use slipway_fast::metadata::{self, MetadataStore};
 use slipway_fast::pairs;
 use slipway_fast::policy::Policy;
 use slipway_fast::router::PersistentState;
-use slipway_fast::setup::{PORT, RouterSetup};
+use slipway_fast::setup::{Outside, PORT, RouterSetup};
 use slipway_lab::id::HostId;
 use slipway_lab::model::{self, Lab, Network};
 use slipway_sys::bpf::{Interruptions, SocketStorage, ThreadCounts};
@@ -36,6 +36,8 @@ pub(super) struct Shared {
     /// The lab's number among all whose routers might meet.
     number: u64,
     pub(super) address_map: AddressMap,
+    /// The way to RDMA peers outside of the lab, where a network has any.
+    outside: Option<Outside>,
     /// The rules that hold now.
     pub(super) policy: Policy,
 }
@@ -49,7 +51,7 @@ pub(super) fn hosts(lab: &Lab) -> BTreeSet<HostId> {
 impl Shared {
     /// # Errors
     /// When the kernel makes no map for notes, or no files.
-    pub(super) fn new(lab: &Lab) -> io::Result<Self> {
+    pub(super) fn new(lab: &Lab, outside: Option<Outside>) -> io::Result<Self> {
         let metadata = MetadataStore::new(SocketStorage::create("slipway_notes", metadata::BYTES)?);
         // Routers of all machines have one key and one number, which come with the part.
         let (key, number) = if let Some(secret) = lab.part.secret {
@@ -63,7 +65,7 @@ impl Shared {
         let journals = hosts(lab).into_iter().map(|host| Ok((host, journal::file()?))).collect::<io::Result<_>>()?;
         let interruptions = filter::count_interruptions();
         let listeners = BTreeMap::new();
-        Ok(Self { metadata, interruptions, journals, listeners, key, number, address_map, policy })
+        Ok(Self { metadata, interruptions, journals, listeners, key, number, address_map, outside, policy })
     }
 
     /// Opens the socket at which a host's router accepts others, in the host's network, unless it is open. Open all before a
@@ -119,6 +121,7 @@ impl Shared {
             hello: Hello { lab: self.number, host: number(host)?, version: VERSION },
             listener: self.listeners.get(&host).map(TcpListener::try_clone).transpose()?,
             peers: peers.collect::<io::Result<_>>()?,
+            outside: self.outside.as_ref().map(Outside::try_clone).transpose()?,
             policy: self.policy.clone(),
             control,
         })
@@ -184,7 +187,7 @@ mod tests {
     #[test]
     fn routers_know_each_other_and_share_what_a_lab_shares() {
         let lab = lab("hosts: 2\nnetworks: {net: fast}\nnodes: {n: {count: 2}}\n");
-        let shared = Shared::new(&lab).expect("these tests need root, to make a BPF map");
+        let shared = Shared::new(&lab, None).expect("these tests need root, to make a BPF map");
         let begin = |host| {
             let (_, control) = slipway_fast::control::pair().expect("a pair");
             shared.of_host(&lab, host, control).expect("a setup")

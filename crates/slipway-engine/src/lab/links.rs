@@ -1,5 +1,7 @@
 //! Links of a running lab, its policy and its fast path.
 
+use std::net::Ipv4Addr;
+
 use slipway_lab::id::NodeId;
 use slipway_lab::policy::Rule;
 
@@ -69,6 +71,12 @@ impl Running {
     /// When the anchor cannot be asked.
     pub fn explain_verbs(&self, brokers: &[BrokerStatus], from: NodeId, to: NodeId) -> Result<Verdict, LabError> {
         Ok(verbs::explain(&self.lab, &self.policy()?, brokers, from, to))
+    }
+
+    /// The way of verbs from a node to a peer outside of the lab, and why. `brokers` are those of its host, or more.
+    #[must_use]
+    pub fn explain_verbs_outside(&self, brokers: &[BrokerStatus], from: NodeId, peer: Ipv4Addr) -> Verdict {
+        verbs::explain_outside(&self.lab, brokers, from, peer)
     }
 
     /// Whether verbs reach each of these nodes from each other.

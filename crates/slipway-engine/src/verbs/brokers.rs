@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -21,9 +21,10 @@ use slipway_sys::cgroup::Group;
 use super::broker::{Elsewhere, Ground, Process, Seat};
 use super::carrier::{CarriedBy, Carrier};
 use super::far;
+use super::gateway::{Entrance, Gateway};
 use super::orders::{BrokerStatus, Counts, Order};
 use super::rules::Networks;
-use super::{SOCKET, device, has_device, plugin};
+use super::{GATEWAY, SOCKET, device, has_device, plugin};
 use crate::bypass::{Altered, Bypass, BypassError, Near};
 use crate::state::LabDir;
 
@@ -55,6 +56,8 @@ pub(crate) struct Brokers {
     number: u64,
     /// The way to other machines by a device, or why there is none.
     carrier: Option<Result<Carrier, String>>,
+    /// The way to peers outside of the lab, where a network has any.
+    gateway: Option<Gateway>,
 }
 
 /// An action on a lab's RDMA that failed. It fits "failed to …".
@@ -71,7 +74,7 @@ fn says(doing: impl Into<String>) -> impl FnOnce(io::Error) -> VerbsError {
 
 impl Brokers {
     /// Writes the files of all devices, and starts the brokers. `None` where no node has a device.
-    pub(crate) fn start(near: &Near<'_>, dir: &LabDir) -> Result<Option<Self>, VerbsError> {
+    pub(crate) fn start(near: &Near<'_>, dir: &LabDir, entrance: Option<Entrance>) -> Result<Option<Self>, VerbsError> {
         let lab = near.lab;
         let with_device: Vec<NodeId> =
             lab.nodes_here().into_iter().filter(|&node| has_device(lab, &lab.nodes[node])).collect();
@@ -86,12 +89,14 @@ impl Brokers {
         let (key, number) = identity(lab).map_err(says("make a key for RDMA"))?;
         let (places, policy, altered) = (BTreeMap::new(), lab.policy.clone(), Altered::default());
         let carrier = lab.is_spread().then(|| Carrier::start(lab.machines[lab.part.machine].address, &log));
-        let mut brokers = Self { places, policy, altered, log, key, number, carrier };
+        let mut brokers = Self { places, policy, altered, log, key, number, carrier, gateway: None };
         for node in with_device {
             let made =
                 seat(dir, lab, node).map_err(says(format!("make the RDMA device of {}", lab.nodes[node].name)))?;
             brokers.places.entry(lab.nodes[node].host).or_default().nodes.insert(node, made);
         }
+        let gateway = entrance.map(|entrance| open_gateway(entrance, dir, &brokers.log)).transpose();
+        brokers.gateway = gateway.map_err(says("start the gateway to `rdma_peers`"))?;
         let hosts: Vec<HostId> = brokers.places.keys().copied().collect();
         for host in hosts {
             brokers.guard(near, host).map_err(says("guard sockets of RDMA"))?;
@@ -107,13 +112,15 @@ impl Brokers {
             Ok(carrier) => carrier.state(),
             Err(why) => CarriedBy::HostNetwork(why.clone()),
         });
+        let gateway = self.gateway.as_ref().map(Gateway::state);
         let of = |(&host, place): (&HostId, &Place)| {
+            let outside = gateway.as_ref().map(|gateway| gateway.of(|node| place.nodes.contains_key(&node)));
             let counts = place.process.as_ref().and_then(|process| process.status().ok());
             let pid = place.process.as_ref().map(|process| process.helper.number());
             let Counts { nodes, refused, revoked } = counts.unwrap_or_default();
             let conditioned = place.nodes.keys().copied().filter(|node| altered.shaped.contains(node)).collect();
             let (parted, carried) = (altered.parted.clone(), carried.clone());
-            BrokerStatus { host, pid, nodes, refused, revoked, conditioned, parted, carried }
+            BrokerStatus { host, pid, nodes, refused, revoked, conditioned, parted, carried, outside }
         };
         self.places.iter().filter(|(_, place)| !place.nodes.is_empty()).map(of).collect()
     }
@@ -223,12 +230,24 @@ fn identity(lab: &Lab) -> io::Result<(KeyFile, u64)> {
 /// Makes a node's files, and its listener.
 fn seat(dir: &LabDir, lab: &Lab, node: NodeId) -> io::Result<Seat> {
     device::write(dir, lab, node)?;
-    let path = device::folder(dir, node).join(SOCKET);
+    let listener = listener(dir, node, SOCKET)?;
+    let addresses = device::addresses(lab, node).into_iter().map(|(address, _)| address).collect();
+    Ok(Seat { listener, addresses, caps: lab.nodes[node].rdma })
+}
+
+/// A listener for a node's programs.
+fn listener(dir: &LabDir, node: NodeId, name: &str) -> io::Result<OwnedFd> {
+    let path = device::folder(dir, node).join(name);
     let listener = slipway_verbs::broker::listen(&path)?;
     // Programs of any user may have the device open.
     fs::set_permissions(&path, fs::Permissions::from_mode(0o666))?;
-    let addresses = device::addresses(lab, node).into_iter().map(|(address, _)| address).collect();
-    Ok(Seat { listener, addresses, caps: lab.nodes[node].rdma })
+    Ok(listener)
+}
+
+/// Starts the gateway, with a listener in each node that has peers outside of the lab.
+fn open_gateway(entrance: Entrance, dir: &LabDir, log: &File) -> io::Result<Gateway> {
+    fs::write(dir.join("node").join(GATEWAY), "")?;
+    Gateway::start(entrance, log, |node| listener(dir, node, GATEWAY))
 }
 
 impl Bypass for Brokers {
@@ -239,7 +258,8 @@ impl Bypass for Brokers {
 
     fn patience(&self) -> Option<Duration> {
         let carrier = self.carrier.as_ref().and_then(|carrier| carrier.as_ref().ok()?.due());
-        let due = self.places.values().filter_map(|place| place.due).chain(carrier).min();
+        let gateway = self.gateway.as_ref().and_then(Gateway::due);
+        let due = self.places.values().filter_map(|place| place.due).chain(carrier).chain(gateway).min();
         due.map(|due| due.saturating_duration_since(Instant::now()))
     }
 
@@ -253,6 +273,11 @@ impl Bypass for Brokers {
                 Ok(true) => drop(self.have_heeded(&Order::Carrier { is_up: true })),
                 Err(error) => self.say(&format!("carrier: cannot be started: {error}")),
             }
+        }
+        if let Some(gateway) = &mut self.gateway
+            && let Err(error) = gateway.tend(&self.log)
+        {
+            self.say(&format!("gateway: cannot be started: {error}"));
         }
         for host in due {
             if let Err(error) = self.fill(near, host) {
@@ -274,6 +299,10 @@ impl Bypass for Brokers {
             self.say(&format!(
                 "carrier: ended ({status:?}): its queue pairs fail, and new ones go by the hosts' network"
             ));
+            return true;
+        }
+        if self.gateway.as_mut().is_some_and(|gateway| gateway.ended(pid)) {
+            self.say(&format!("gateway: ended ({status:?}): its queue pairs fail"));
             return true;
         }
         let is = |place: &Place| place.process.as_ref().is_some_and(|one| one.helper.number() == pid);
@@ -324,6 +353,9 @@ impl Bypass for Brokers {
     fn set_conditions(&mut self, _: &Near<'_>, altered: &Altered) -> Result<u64, BypassError> {
         let is_same = self.altered.shaped == altered.shaped && self.altered.parted == altered.parted;
         self.altered.clone_from(altered);
+        if let Some(gateway) = &mut self.gateway {
+            gateway.bar(altered);
+        }
         if is_same {
             return Ok(0);
         }
@@ -341,5 +373,6 @@ impl Bypass for Brokers {
             place.process = None;
         }
         self.carrier = None;
+        self.gateway = None;
     }
 }

@@ -4,37 +4,24 @@
 use std::fs::{self, File};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::{Errno, FdFlags};
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, Shutdown, SocketFlags, SocketType, recv, shutdown, socketpair, sockopt};
-use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use serde::{Deserialize, Serialize};
 use slipway_fast::channel::Key;
-use slipway_sys::helper::Helper;
 use slipway_verbs::carrier::{Invitation, Order, Token};
 use slipway_verbs::wire;
 
-use super::plugin;
+use super::servant::{DEVICES, Orders, Servant, devices};
 
-/// The program, beside this one or in `../lib/slipway`.
+/// The program's file.
 const PROGRAM: &str = "slipway-carrier";
-/// The user and the group that a carrier has: nobody's, who may use devices.
-const NOBODY: &str = "65534";
-/// Descriptors that a carrier may have: a few for each connection.
-const DESCRIPTORS: u64 = 65_536;
-/// Devices that the kernel has.
-const DEVICES: &str = "/sys/class/infiniband";
-/// Time between the end of a carrier and the start of the next.
-const PAUSE: Duration = Duration::from_secs(1);
-/// Time before another try where one cannot be started.
-const LONG_PAUSE: Duration = Duration::from_secs(30);
 /// Longest wait for the device of another machine. A device gives up after some seconds.
 const PATIENCE: Duration = Duration::from_secs(3);
 
@@ -53,11 +40,7 @@ pub enum CarriedBy {
 pub(super) struct Carrier {
     at: SocketAddrV4,
     device: String,
-    /// The brokers' end of their socket, and the carrier's.
-    orders: Arc<OwnedFd>,
-    end: OwnedFd,
-    helper: Option<Helper>,
-    due: Option<Instant>,
+    servant: Servant,
 }
 
 impl Carrier {
@@ -66,111 +49,48 @@ impl Carrier {
         if devices().is_empty() {
             return Err("this machine has no RDMA device".to_owned());
         }
-        let ends = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
-        let (orders, end) = ends.map_err(|errno| format!("make a socket for orders: {errno}"))?;
-        // A carrier that is stuck delays no broker.
-        rustix::io::ioctl_fionbio(&orders, true).map_err(|errno| format!("make a socket for orders: {errno}"))?;
-        let (orders, at) = (Arc::new(orders), SocketAddrV4::new(own, 0));
-        let mut carrier = Self { at, device: device(own), orders, end, helper: None, due: None };
-        carrier.execute(log).map_err(|error| error.to_string())?;
+        let orders = Orders::new().map_err(|error| format!("make a socket for orders: {error}"))?;
+        let (servant, at) = (Servant::new(PROGRAM, orders), SocketAddrV4::new(own, 0));
+        let mut carrier = Self { at, device: device(own), servant };
+        let port = carrier.servant.execute(&carrier.at.to_string(), log).map_err(|error| error.to_string())?;
+        // A later one has the port of the first, which brokers know.
+        carrier.at.set_port(port.parse().map_err(|_| format!("{PROGRAM} says `{port}` for its port"))?);
         Ok(carrier)
-    }
-
-    /// Executes the program. A later one has the port of the first, which brokers know.
-    fn execute(&mut self, log: &File) -> io::Result<()> {
-        // By its descriptor, since its user may not be let into the folder.
-        let program = File::open(program()?)?;
-        rustix::io::fcntl_setfd(&program, FdFlags::empty())?;
-        // It copies bytes of hostile programs, and strangers connect to it: it may use the device, and has no privilege.
-        let mut command = Command::new("setpriv");
-        command.args([
-            "--reuid",
-            NOBODY,
-            "--regid",
-            NOBODY,
-            "--clear-groups",
-            "--bounding-set=-all",
-            "--inh-caps=-all",
-        ]);
-        command.args(["--pdeathsig", "KILL", "--no-new-privs", &format!("/proc/self/fd/{}", program.as_raw_fd())]);
-        command.arg(self.at.to_string());
-        command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
-        command.stdin(Stdio::from(self.end.try_clone()?)).stderr(Stdio::from(log.try_clone()?));
-        let (helper, port) = Helper::execute(&mut command, Path::new("/dev/null"))?;
-        let none = Rlimit { current: None, maximum: None };
-        // Memory that a device uses is locked. Without more of both, fewer connections have room.
-        let many = Rlimit { current: Some(DESCRIPTORS), maximum: Some(DESCRIPTORS) };
-        if let Some(pid) = Pid::from_raw(helper.number()) {
-            let _ = prlimit(Some(pid), Resource::Memlock, none);
-            let _ = prlimit(Some(pid), Resource::Nofile, many);
-        }
-        self.at.set_port(port.parse().map_err(io::Error::other)?);
-        (self.helper, self.due) = (Some(helper), None);
-        Ok(())
     }
 
     /// The way to it, for brokers.
     pub(super) fn ferry(&self) -> Ferry {
-        let is_up = Arc::new(AtomicBool::new(self.helper.is_some()));
-        Ferry { orders: Arc::clone(&self.orders), port: self.at.port(), is_up }
+        let is_up = Arc::new(AtomicBool::new(self.servant.is_up()));
+        Ferry { orders: Arc::clone(&self.servant.orders.to), port: self.at.port(), is_up }
     }
 
     /// The way of queue pairs now.
     pub(super) fn state(&self) -> CarriedBy {
-        match self.helper {
-            Some(_) => CarriedBy::Device(self.device.clone()),
-            None => CarriedBy::HostNetwork("the carrier is being replaced".to_owned()),
+        if self.servant.is_up() {
+            CarriedBy::Device(self.device.clone())
+        } else {
+            CarriedBy::HostNetwork("the carrier is being replaced".to_owned())
         }
     }
 
     /// When the next one is to start.
     pub(super) fn due(&self) -> Option<Instant> {
-        self.due
+        self.servant.due()
     }
 
     /// Whether a process is the carrier. Then it has ended, and its connections with it.
     pub(super) fn ended(&mut self, pid: i32) -> bool {
-        let is_it = self.helper.as_ref().is_some_and(|helper| helper.number() == pid);
-        if is_it {
-            (self.helper, self.due) = (None, Some(Instant::now() + PAUSE));
-            self.drain();
-        }
-        is_it
+        self.servant.ended(pid)
     }
 
     /// Starts the next one, where that is due. Gives whether it did.
     pub(super) fn tend(&mut self, log: &File) -> io::Result<bool> {
-        if self.due.is_none_or(|due| Instant::now() < due) {
-            return Ok(false);
-        }
-        self.due = Some(Instant::now() + LONG_PAUSE);
-        self.drain();
-        self.execute(log).map(|()| true)
+        self.servant.tend(&self.at.to_string(), log).map(|begun| begun.is_some())
     }
-
-    /// Forgets orders that no carrier has heard. Their descriptors are closed, so programs see their connections end.
-    fn drain(&self) {
-        while let Ok(_) | Err(wire::WireError::Malformed) =
-            wire::receive::<Order>(self.end.as_fd(), RecvFlags::DONTWAIT)
-        {}
-    }
-}
-
-/// Devices of this machine, by name.
-pub(super) fn devices() -> Vec<String> {
-    let all = fs::read_dir(DEVICES).into_iter().flatten().flatten();
-    let mut names: Vec<String> = all.map(|device| device.file_name().to_string_lossy().into_owned()).collect();
-    names.sort_unstable();
-    names
-}
-
-fn program() -> io::Result<PathBuf> {
-    let found = plugin::folders()?.into_iter().map(|folder| folder.join(PROGRAM)).find(|path| path.exists());
-    found.ok_or_else(|| io::Error::other(format!("{PROGRAM} is not installed; scripts/verbs.sh builds it")))
 }
 
 /// The device with this address: devices of Ethernet have the addresses of their network cards.
-fn device(own: Ipv4Addr) -> String {
+pub(super) fn device(own: Ipv4Addr) -> String {
     let own = own.to_ipv6_mapped().segments().map(|part| format!("{part:04x}")).join(":");
     let has_it = |device: &String| {
         let gids = fs::read_dir(Path::new(DEVICES).join(device).join("ports/1/gids"));

@@ -1,9 +1,11 @@
 //! Whether queue pairs of two nodes may be joined, and why not.
 
+use std::net::Ipv4Addr;
+
 use rustix::io::Errno;
 use serde::Serialize;
 use slipway_lab::id::NodeId;
-use slipway_lab::model::Lab;
+use slipway_lab::model::{Lab, Node};
 use slipway_lab::policy::Rule;
 
 use super::carrier::CarriedBy;
@@ -33,6 +35,8 @@ pub enum Way {
     HostNetwork,
     /// By the RDMA devices of the two machines.
     Device,
+    /// To a peer outside of the lab, by the machine's RDMA device.
+    Outside,
     /// Through the brokers of their hosts, which keep the limits of a rule.
     Relay,
     /// Nowhere: they are not joined.
@@ -45,14 +49,8 @@ fn refused(why: impl Into<String>, errno: Option<&'static str>) -> Verdict {
 
 /// Says how verbs of programs in `from` reach `to`, under these rules.
 pub(crate) fn explain(lab: &Lab, rules: &[Rule], brokers: &[BrokerStatus], from: NodeId, to: NodeId) -> Verdict {
-    for node in [from, to].map(|node| &lab.nodes[node]) {
-        if node.rules_its_network() {
-            return refused(format!("node {} has `capabilities`, and so no RDMA device", node.name), None);
-        }
-        if !has_device(lab, node) {
-            let why = format!("node {} has no RDMA device: none of its networks has `rdma: true`", node.name);
-            return refused(why, None);
-        }
+    if let Some(said) = [from, to].into_iter().find_map(|node| without_device(lab, &lab.nodes[node])) {
+        return said;
     }
     let (host, there) = (lab.nodes[from].host, lab.nodes[to].host);
     let broker = |of| brokers.iter().find(|broker| broker.host == of && broker.pid.is_some());
@@ -76,6 +74,38 @@ pub(crate) fn explain(lab: &Lab, rules: &[Rule], brokers: &[BrokerStatus], from:
         return Verdict { way: Way::Device, why: "both machines have an RDMA device".to_owned(), errno: None };
     }
     said
+}
+
+/// The verdict on a node that has no device.
+fn without_device(lab: &Lab, node: &Node) -> Option<Verdict> {
+    let why = match (node.rules_its_network(), has_device(lab, node)) {
+        (true, _) => format!("node {} has `capabilities`, and so no RDMA device", node.name),
+        (false, false) => format!("node {} has no RDMA device: none of its networks has `rdma: true`", node.name),
+        (false, true) => return None,
+    };
+    Some(refused(why, None))
+}
+
+/// Says how verbs of programs in `from` reach a peer outside of the lab.
+pub(crate) fn explain_outside(lab: &Lab, brokers: &[BrokerStatus], from: NodeId, peer: Ipv4Addr) -> Verdict {
+    let node = &lab.nodes[from];
+    if let Some(said) = without_device(lab, node) {
+        return said;
+    }
+    if !node.networks(lab).any(|network| network.rdma_peers.iter().any(|net| net.contains(&peer))) {
+        return refused(format!("no network of {} has it among its `rdma_peers`", node.name), Some("EHOSTUNREACH"));
+    }
+    let own = brokers.iter().find(|broker| broker.host == node.host);
+    if own.is_some_and(|own| own.conditioned.contains(&from) || own.parted.cut.contains(&from)) {
+        let why = "the node is cut off, frozen, or has conditions, which nothing would keep there";
+        return refused(why, Some("EHOSTUNREACH"));
+    }
+    match own.and_then(|own| own.outside.as_ref()) {
+        Some(gateway) if gateway.is_up => {
+            Verdict { way: Way::Outside, why: format!("it is among `rdma_peers`, by {}", gateway.device), errno: None }
+        }
+        _ => refused("the gateway is being replaced", Some("EHOSTUNREACH")),
+    }
 }
 
 /// Whether verbs of programs in all of these nodes reach all others of them, under these rules.

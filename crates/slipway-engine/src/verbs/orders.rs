@@ -12,6 +12,7 @@ use slipway_lab::policy::Rule;
 use slipway_verbs::broker::Traffic;
 
 use super::carrier::CarriedBy;
+use super::gateway::GatewayStatus;
 use crate::bypass::Parted;
 
 /// Longest message, bytes.
@@ -84,6 +85,9 @@ pub struct BrokerStatus {
     /// The way of queue pairs to other machines. `None`: the lab has one machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub carried: Option<CarriedBy>,
+    /// The way to peers outside of the lab, with queue pairs of this host's nodes. `None`: no network has any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outside: Option<GatewayStatus>,
 }
 
 /// The use of a node's RDMA device.

@@ -6,13 +6,14 @@ mod groups;
 mod later;
 
 use std::collections::{BTreeMap, HashMap};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use rustix::io::Errno;
 use slipway_lab::id::{HostId, NodeId};
 
 use super::held::Left;
+use super::outside::Outside;
 use crate::address_map::{AddressMap, Interface};
 use crate::admission::{Admission, Rules};
 use crate::rdma_wire::{Event, IN_LOOKED_UP, IN_LOOKUP, IN_REJECTION, IN_REPLY, IN_REQUEST, Kind, Offer, USUAL_KEY};
@@ -61,11 +62,20 @@ pub(super) enum Peer {
     Far(u64),
 }
 
-/// A client's wish for a connection with another host's node.
+/// The place of a peer that this router does not serve.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Elsewhere {
+    /// Another host of the lab.
+    Host(HostId),
+    /// Outside of the lab. The node is the one that asks.
+    Outside(NodeId),
+}
+
+/// A client's wish for a connection with a peer elsewhere.
 #[derive(Debug)]
 pub(crate) struct Wish {
     pub(super) id: u32,
-    pub(super) host: HostId,
+    pub(super) at: Elsewhere,
     pub(super) client: SocketAddr,
     pub(super) server: SocketAddr,
     pub(super) offer: Offer,
@@ -132,6 +142,7 @@ pub(super) struct Connections {
     host: HostId,
     address_map: Arc<AddressMap>,
     rules: Arc<Rules>,
+    outside: Option<Arc<Outside>>,
     all: HashMap<u32, Identifier>,
     /// Identifiers by the port that they have.
     ports: BTreeMap<(NodeId, u16), u32>,
@@ -145,9 +156,14 @@ pub(super) struct Connections {
 pub(super) type News = (Peer, Kind, i32);
 
 impl Connections {
-    pub(super) fn new(host: HostId, address_map: Arc<AddressMap>, rules: Arc<Rules>) -> Self {
+    pub(super) fn new(
+        host: HostId,
+        address_map: Arc<AddressMap>,
+        rules: Arc<Rules>,
+        outside: Option<Arc<Outside>>,
+    ) -> Self {
         let (all, ports, left) = Default::default();
-        Self { host, address_map, rules, all, ports, left, next: 0, next_port: *ANY.start() }
+        Self { host, address_map, rules, outside, all, ports, left, next: 0, next_port: *ANY.start() }
     }
 
     pub(super) fn channel(&self, id: u32) -> Option<u64> {
@@ -218,6 +234,11 @@ impl Connections {
         Some(one.reported)
     }
 
+    /// Whether a node may reach a peer outside of the lab.
+    fn reaches_outside(&self, node: NodeId, peer: IpAddr) -> bool {
+        self.outside.as_ref().is_some_and(|outside| outside.reaches(node, peer))
+    }
+
     pub(super) fn has(&self, id: u32) -> bool {
         self.all.contains_key(&id)
     }
@@ -246,7 +267,12 @@ impl Connections {
         let (kind, status) = one.refusal(NO_LISTENER, NO_LISTENER_FOR_DATAGRAMS);
         let (Some(own), Some(to), node) = (one.own, one.to, one.node) else { return Err(Errno::INVAL) };
         let Some(place) = self.address_map.of(to.ip()) else {
-            return Ok(Asked::Refused(Kind::Unreachable, unreachable()));
+            if space == UDP || !self.reaches_outside(node, to.ip()) {
+                return Ok(Asked::Refused(Kind::Unreachable, unreachable()));
+            }
+            self.at(id, &[Step::Routed])?.step = Step::Requesting;
+            let at = Elsewhere::Outside(node);
+            return Ok(Asked::Far(Wish { id, at, client: own, server: to, offer: offer.seen(room) }));
         };
         let Ok(admission) = self.rules.admits(node, place, to.port()) else {
             return Ok(Asked::Refused(Kind::Unreachable, -Errno::ACCESS.raw_os_error()));
@@ -260,7 +286,8 @@ impl Connections {
             }
             let one = self.at(id, &[Step::Routed])?;
             (one.step, one.admission) = (Step::Requesting, Some(admission));
-            return Ok(Asked::Far(Wish { id, host: place.host, client: own, server: to, offer: theirs }));
+            let at = Elsewhere::Host(place.host);
+            return Ok(Asked::Far(Wish { id, at, client: own, server: to, offer: theirs }));
         }
         let Ok((channel, listener, event)) = self.ask(place, (own, to), Peer::Near(id), theirs, None, space) else {
             if self.left.is_recent((place.node, to.port())) {

@@ -1,4 +1,5 @@
-//! Connections with nodes of other hosts. Each has a stream between the two routers, whose end is the end of the connection.
+//! Connections with nodes of other hosts, and with peers outside of the lab. Each has a stream to the other router or to the
+//! gateway, whose end is the end of the connection.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -8,7 +9,7 @@ use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
-use super::connections::{Caller, Connections, Peer, Wish};
+use super::connections::{Caller, Connections, Elsewhere, Peer, Wish};
 use super::{Rdma, State};
 use crate::admission::Admission;
 use crate::peers::{Managed, Peers};
@@ -66,10 +67,16 @@ pub(super) fn is_link(number: u64) -> bool {
 }
 
 impl Rdma {
-    /// Asks another router for a connection. Its program has an event with the result, in time.
+    /// Asks another router, or the gateway, for a connection. Its program has an event with the result, in time.
     pub(crate) fn call(self: &Arc<Self>, peers: &Peers, wish: Wish) {
-        let Wish { id, host, client, server, offer } = wish;
-        let managed = peers.manage(host, client, server);
+        let Wish { id, at, client, server, offer } = wish;
+        let managed = match (at, &self.outside) {
+            (Elsewhere::Host(host), _) => peers.manage(host, client, server),
+            (Elsewhere::Outside(node), Some(outside)) => {
+                outside.call(node, server).map_or(Managed::Unreachable, Managed::Accepted)
+            }
+            (Elsewhere::Outside(_), None) => Managed::Unreachable,
+        };
         let mut state = lock(&self.state);
         let kept = match managed {
             Managed::Accepted(stream) => self.keep(&mut state, stream, Ok(id)).map_err(|errno| -errno.raw_os_error()),

@@ -60,7 +60,8 @@ impl Lab {
         let storage = SocketStorage::create("notes", metadata::BYTES).expect("root may make a map");
         let journal = journal::file().expect("a file");
         let persistent = PersistentState { metadata: MetadataStore::new(storage), journal, interruptions: None };
-        let router = Router::start(HostId(0), address_map, Policy::default(), persistent, Peers::new(None), |_, _| {});
+        let router =
+            Router::start(HostId(0), address_map, Policy::default(), persistent, (Peers::new(None), None), |_, _| {});
         let router = router.expect("it starts");
         let lab = Self { router, nets: Vec::from(nets).into() };
         lab.nets.ids().for_each(|node| lab.add_wakeup_sockets(node, WAKEUP_SOCKETS));

@@ -57,12 +57,12 @@ enum What {
         #[arg(long, value_name = "ADDRESS")]
         listen: Option<SocketAddr>,
     },
-    /// Show the way of each TCP socket of a process in a node, or of verbs from one node to another, and the reason
+    /// Show the way of each TCP socket of a process, or of verbs between nodes or to an outside peer, and the reason
     #[command(
         override_usage = "slipway fast explain [OPTIONS] [LAB] <PID>\n       slipway fast explain [OPTIONS] [LAB] <FROM> <TO>"
     )]
     Explain {
-        /// The lab, which may be left out, and the process ID on this machine or two nodes
+        /// The lab, which may be left out, and the process ID on this machine, or two nodes, or a node and an address
         #[arg(value_names = ["LAB", "FROM", "TO"], num_args = 1..=3, required = true)]
         words: Vec<String>,
     },

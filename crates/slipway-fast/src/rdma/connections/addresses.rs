@@ -67,8 +67,14 @@ impl Connections {
             // Any network may have the group. Joining it is what is not offered.
             self.address_map.addresses(node).filter(|ip| ip.is_ipv6() == to.is_ipv6()).min()
         } else {
-            let Some(place) = self.address_map.of(to.ip()) else { return Ok(Err(Errno::HOSTUNREACH)) };
-            self.address_map.address(node, place.network, to.is_ipv6())
+            match self.address_map.of(to.ip()) {
+                Some(place) => self.address_map.address(node, place.network, to.is_ipv6()),
+                // The gateway has the machine's address, and the program sees one of its node's.
+                None if self.reaches_outside(node, to.ip()) => {
+                    self.address_map.addresses(node).filter(IpAddr::is_ipv4).min()
+                }
+                None => return Ok(Err(Errno::HOSTUNREACH)),
+            }
         };
         let Some(near) = near else { return Ok(Err(Errno::NETUNREACH)) };
         if own.is_none() {

@@ -1,8 +1,10 @@
 //! RDMA in the answers of `slipway fast`.
 
+use std::net::Ipv4Addr;
+
 use serde::Serialize;
 use slipway_engine::lab::Running;
-use slipway_engine::verbs::{BrokerStatus, CarriedBy, LinkOfNode, NodeVerbs, Verdict, Way};
+use slipway_engine::verbs::{BrokerStatus, CarriedBy, GatewayStatus, LinkOfNode, NodeVerbs, OutsideLink, Verdict, Way};
 use slipway_lab::id::NodeId;
 
 use crate::context::Context;
@@ -33,6 +35,7 @@ pub(super) fn text(running: &Running, broker: &BrokerStatus, with_links: bool) -
         facts.extend(totals(running, node).map(|line| ("traffic", line)));
     }
     facts.extend(broker.carried.as_ref().map(|carried| ("machines", way(carried))));
+    facts.extend(broker.outside.as_ref().map(|gateway| ("outside", outside(gateway))));
     for (reason, count) in &broker.refused {
         facts.push(("refused", format!("{count}: {reason}")));
     }
@@ -48,6 +51,17 @@ fn way(carried: &CarriedBy) -> String {
     match carried {
         CarriedBy::Device(name) => format!("queue pairs reach other machines with an RDMA device by {name}"),
         CarriedBy::HostNetwork(why) => format!("queue pairs reach other machines by the hosts' network: {why}"),
+    }
+}
+
+/// The way of queue pairs to peers outside of the lab.
+fn outside(gateway: &GatewayStatus) -> String {
+    let GatewayStatus { device, is_up, queue_pairs } = gateway;
+    if *is_up {
+        let count = view::count(queue_pairs.len(), "queue pair");
+        format!("{count} with peers outside of the lab, by {device}")
+    } else {
+        "queue pairs reach no peer outside of the lab: the gateway is being replaced".to_owned()
     }
 }
 
@@ -68,13 +82,21 @@ fn totals<'a>(running: &'a Running, node: &'a NodeVerbs) -> impl Iterator<Item =
 fn links(running: &Running, broker: &BrokerStatus) -> String {
     let all: Vec<(&NodeVerbs, &LinkOfNode)> =
         broker.nodes.iter().flat_map(|node| node.links.iter().map(move |link| (node, link))).collect();
-    if all.is_empty() {
+    let outside = broker.outside.iter().flat_map(|gateway| &gateway.queue_pairs);
+    if all.is_empty() && outside.clone().next().is_none() {
         return "no queue pair is joined now\n".to_owned();
     }
+    let end = |node: NodeId, number: u32| format!("{}:{number}", running.lab.nodes[node].name);
+    let outside = outside.map(|link: &OutsideLink| {
+        let OutsideLink { node, queue_pair, peer, requests, sent_bytes, received, received_bytes } = link;
+        let counts = [requests, sent_bytes, received, received_bytes].map(u64::to_string);
+        let [requests, sent_bytes, received, received_bytes] = counts;
+        let way = "device, outside".to_owned();
+        [end(*node, *queue_pair), peer.to_string(), way, requests, sent_bytes, received, received_bytes]
+    });
     view::table(
         ["QUEUE PAIR", "PEER", "WAY", "SENT", "BYTES", "RECEIVED", "BYTES"],
         all.into_iter().map(|(node, link)| {
-            let end = |node: NodeId, number: u32| format!("{}:{number}", running.lab.nodes[node].name);
             let sum = |of: &dyn Fn(&(&str, u64, u64)) -> u64| {
                 link.traffic.operations().iter().fold(0_u64, |sum, one| sum.saturating_add(of(one))).to_string()
             };
@@ -95,26 +117,38 @@ fn links(running: &Running, broker: &BrokerStatus) -> String {
                 link.traffic.receives.to_string(),
                 link.traffic.receive_bytes.to_string(),
             ]
-        }),
+        })
+        .chain(outside),
     )
 }
 
 /// Says how verbs from one node reach another.
 pub(super) fn explain(context: &Context, running: &Running, from: &str, to: &str) -> Result<(), Failure> {
-    let (from, to) = (labs::one(&running.lab, from)?, labs::one(&running.lab, to)?);
+    let from = labs::one(&running.lab, from)?;
+    if let Ok(peer) = to.parse::<Ipv4Addr>() {
+        let brokers = Whole::ask(context, running, false)?.report.brokers;
+        let verbs = running.explain_verbs_outside(&brokers, from, peer);
+        return tell(context, running, from, to, verbs);
+    }
+    let to = labs::one(&running.lab, to)?;
     if from == to {
         let name = &running.lab.nodes[from].name;
         return Err(Failure::usage(format!("explain the way from `{name}` to itself\nHint: name two nodes")));
     }
     let brokers = Whole::ask(context, running, false)?.report.brokers;
     let verbs = running.explain_verbs(&brokers, from, to)?;
-    let [from, to] = [from, to].map(|node| running.lab.nodes[node].name.as_str());
+    tell(context, running, from, &running.lab.nodes[to].name, verbs)
+}
+
+fn tell(context: &Context, running: &Running, from: NodeId, to: &str, verbs: Verdict) -> Result<(), Failure> {
+    let from = running.lab.nodes[from].name.as_str();
     let answer = Explained { lab: &running.lab.name, from, to, verbs };
     context.answer(&answer, |answer| {
         let way = match answer.verbs.way {
             Way::SharedMemory => "run through shared memory",
             Way::HostNetwork => "run by a connection of the hosts' network",
             Way::Device => "run by the RDMA devices of their machines",
+            Way::Outside => "run by the RDMA device of the machine",
             Way::Relay => "are relayed",
             Way::Refused => "are refused",
         };
