@@ -18,8 +18,10 @@ mapfile -t executables < <(cargo test --locked --package slipway "${targets[@]}"
 mapfile -t plug_ins < <(scripts/verbs.sh)
 ln -f "${plug_ins[@]}" "$(dirname "${executables[0]}")/.."
 
-# The test with parts that are for such a kernel alone.
+# The test with parts that are for such a kernel alone, and that of a gateway over a device.
 for test in "${executables[@]}"; do case $test in *verbs_kernel*) kernel=$test ;; esac; done
+gateway=$(cargo test --locked --package slipway-verbs --test gateway --no-run --message-format json |
+  jq -r 'select(.profile.test and .executable) | .executable')
 
 # All of them, whichever fails.
 code=0
@@ -39,6 +41,9 @@ scripts/vm.sh bash -ec '
 PATH=$(realpath "$(dirname "$kernel")/.."):$PATH scripts/vm.sh --pair bash -ec '
   cd crates/slipway
   export CARGO_MANIFEST_DIR=$PWD SLIPWAY_PLUG_IN_IS_BUILT=1
-  exec "$1" --ignored between_machines
-' vm "$kernel" || code=1
+  kernel=$1 gateway=$2 code=0
+  for test in between_machines outside; do "$kernel" --ignored $test || code=1; done
+  "$gateway" --ignored --test-threads 1 || code=1
+  exit $code
+' vm "$kernel" "$gateway" || code=1
 exit $code
