@@ -46,7 +46,7 @@ pub(crate) fn probe() -> Result<Means, Lacks> {
     plugin::find().map_err(|missing| Lacks { missing: missing.to_string(), hint: plugin::HINT.to_owned() })?;
     let mechanism = match servant::devices().as_slice() {
         [] => "an RDMA device".to_owned(),
-        own => format!("an RDMA device, between machines by {}", own.join(" or ")),
+        own => format!("an RDMA device, between machines and to peers outside of a lab by {}", own.join(" or ")),
     };
     Ok(Means { mechanism, notes: Vec::new() })
 }

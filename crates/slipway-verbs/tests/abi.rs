@@ -48,11 +48,16 @@ fn structures_lie_as_the_header_says() {
         "ibv_port_attr" PortAttr { max_msg_sz, pkey_tbl_len, link_layer, port_cap_flags2 }
         "rdma_event_channel" Channel { fd }
         "rdma_conn_param" Param { private_data_len, responder_resources, rnr_retry_count, srq, qp_num }
-        "rdma_cm_event" CmEvent { listen_id, event, status, param }
     };
-    // The gateway reads the beginning of an identifier alone.
-    for (name, at) in [("verbs", offset_of!(abi::CmId, verbs)), ("qp", offset_of!(abi::CmId, qp))] {
-        ours.push((format!("offsetof(struct rdma_cm_id, {name})"), at));
+    // The gateway reads the beginning of an identifier alone, and of an event.
+    for (name, at) in [
+        ("rdma_cm_id, verbs", offset_of!(abi::CmId, verbs)),
+        ("rdma_cm_id, qp", offset_of!(abi::CmId, qp)),
+        ("rdma_cm_event, event", offset_of!(abi::CmEvent, event)),
+        ("rdma_cm_event, status", offset_of!(abi::CmEvent, status)),
+        ("rdma_cm_event, param", offset_of!(abi::CmEvent, param)),
+    ] {
+        ours.push((format!("offsetof(struct {name})"), at));
     }
     for (name, number) in [
         ("poll_cq", abi::operation::POLL_CQ),

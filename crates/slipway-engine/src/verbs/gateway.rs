@@ -157,7 +157,7 @@ impl Gateway {
     /// Gives an order. A gateway that takes none within a second is stuck.
     fn give(&self, order: &Order, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
         wait(self.servant.orders.to.as_fd(), PollFlags::OUT)?;
-        Ok(wire::send(self.servant.orders.to.as_fd(), order, fds).map_err(io::Error::from)?)
+        wire::send(self.servant.orders.to.as_fd(), order, fds).map_err(io::Error::from)
     }
 
     /// Has nodes whose links are altered reach nobody: nothing keeps conditions there. Connections that they have end.
