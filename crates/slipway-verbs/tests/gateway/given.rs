@@ -107,7 +107,7 @@ impl Gateway {
         self.order(&Order::Barred { nodes: nodes.to_vec(), is_first: true }, &[]);
     }
 
-    /// What the gateway counts.
+    /// The gateway's counts.
     pub(crate) fn status(&self) -> Vec<slipway_verbs::gateway::Counted> {
         let (own, end) = pair(SocketType::SEQPACKET);
         self.order(&Order::Status, &[end.as_fd()]);
@@ -133,7 +133,7 @@ impl Drop for Gateway {
 pub(crate) struct Router(OwnedFd);
 
 impl Router {
-    /// What the gateway says next; none where it has left.
+    /// The gateway's next message; none where it has left.
     pub(crate) fn next(&self) -> Option<Message> {
         let mut bytes = [0; LENGTH];
         match rustix::net::recv(&self.0, &mut bytes[..], RecvFlags::WAITALL) {
@@ -277,7 +277,7 @@ impl Memory {
     const FIRST: u64 = Self::AT + 0x100;
     const LENGTH: u64 = 3 * PAGE - 0x100;
 
-    /// Where a byte is.
+    /// The file of a byte, and its offset there.
     fn place(&self, at: u64) -> (&OwnedFd, u64) {
         let offset = at - Self::AT;
         if offset < PAGE { (&self.files[0], PAGE + offset) } else { (&self.files[1], offset - PAGE) }

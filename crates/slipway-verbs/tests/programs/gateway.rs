@@ -55,7 +55,7 @@ impl Region {
     }
 }
 
-/// What arrives at a receive request.
+/// A message for a receive request.
 struct Message {
     bytes: Vec<u8>,
     completion: Completion,
@@ -113,7 +113,7 @@ fn serve(world: &Mutex<World>, session: usize, socket: &OwnedFd) {
 }
 
 impl World {
-    /// Whether all programs have ended.
+    /// True once the last program has ended.
     pub(crate) fn is_empty(&self) -> bool {
         self.sockets.is_empty() && self.regions.is_empty() && self.pairs.is_empty()
     }
