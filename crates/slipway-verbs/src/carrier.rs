@@ -40,7 +40,7 @@ pub fn leads_there(end: impl AsFd) -> bool {
 }
 
 /// Does what may wait in a thread of its own. Without a thread, the work is dropped here.
-fn aside(work: impl FnOnce() + Send + 'static) {
+pub(crate) fn aside(work: impl FnOnce() + Send + 'static) {
     let _ = std::thread::Builder::new().name("closes".into()).spawn(work);
 }
 

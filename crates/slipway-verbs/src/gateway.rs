@@ -36,6 +36,8 @@ pub enum Order {
     Node {
         /// Its number.
         node: u32,
+        /// Most bytes of its memory that are registered at once: the node's own limit, or the machine's memory.
+        memory: u64,
     },
     /// Connects a queue pair of a node's with a peer. The router's end of the connection comes beside it, a stream of
     /// [`Message`](crate::management::Message)s, as from the router of another host. Its end is the end of the connection.

@@ -284,6 +284,18 @@ pub fn send<T: Serialize>(socket: BorrowedFd<'_>, packet: &T, fds: &[BorrowedFd<
 /// # Errors
 /// [`WireError::Socket`] with `EAGAIN` where there is none and the socket does not wait.
 pub fn receive<T: DeserializeOwned>(socket: BorrowedFd<'_>, flags: RecvFlags) -> Result<(T, Vec<OwnedFd>), WireError> {
+    let (packet, fds) = receive_any(socket, flags)?;
+    Ok((packet.ok_or(WireError::Malformed)?, fds))
+}
+
+/// As [`receive`]. `None` where the packet is none of ours: its descriptors come all the same, since to close one may take long.
+///
+/// # Errors
+/// As for [`receive`].
+pub fn receive_any<T: DeserializeOwned>(
+    socket: BorrowedFd<'_>,
+    flags: RecvFlags,
+) -> Result<(Option<T>, Vec<OwnedFd>), WireError> {
     let mut bytes = [0; LONGEST];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -297,13 +309,11 @@ pub fn receive<T: DeserializeOwned>(socket: BorrowedFd<'_>, flags: RecvFlags) ->
             fds.extend(rights);
         }
     }
-    if received.bytes == 0 {
+    if received.bytes == 0 && fds.is_empty() {
         return Err(WireError::Ended);
     }
-    if received.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
-        return Err(WireError::Malformed);
-    }
-    let packet = parse(bytes.get(..received.bytes).ok_or(WireError::Malformed)?).ok_or(WireError::Malformed)?;
+    let is_whole = !received.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC);
+    let packet = bytes.get(..received.bytes).filter(|_| is_whole).and_then(parse);
     Ok((packet, fds))
 }
 

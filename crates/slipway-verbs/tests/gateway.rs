@@ -269,6 +269,13 @@ fn all_operations_reach_a_peer_and_what_fails_is_told_in_order() {
     drop(router);
     assert!(are_flushed(&program.ended(NUMBER)));
 
+    // An atomic operation on no word: libraries of devices say little of it, and the gateway goes on.
+    let (router, _) = connect(&gateway, to);
+    join(&mut program);
+    program.send(NUMBER, there(Operation::Add(1), &[(INBOX, 8)], 1));
+    assert_eq!(program.ended(NUMBER), [(false, 4)]);
+    drop(router);
+
     // Nobody listens there, and a queue pair that no program has told of.
     let nobody = gateway.call(NODE, "192.0.2.2:7999".parse().unwrap(), NUMBER);
     let rejected = nobody.next().unwrap();

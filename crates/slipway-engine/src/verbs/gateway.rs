@@ -14,11 +14,12 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, socketpair};
 use serde::{Deserialize, Serialize};
+use slipway_document::units::Bytes;
 use slipway_fast::setup::Outside;
 use slipway_lab::id::NodeId;
 use slipway_lab::model::Lab;
 use slipway_verbs::gateway::{BARRED, Counted, Order};
-use slipway_verbs::wire;
+use slipway_verbs::wire::{self, WireError};
 
 use super::has_device;
 use super::servant::{Orders, Servant, devices};
@@ -83,6 +84,7 @@ fn peers(lab: &Lab) -> Vec<Vec<Ipv4Net>> {
 pub(crate) struct Entrance {
     orders: Orders,
     peers: Arc<Vec<Vec<Ipv4Net>>>,
+    memory: BTreeMap<NodeId, u64>,
 }
 
 impl Entrance {
@@ -95,7 +97,12 @@ impl Entrance {
         if peers.iter().all(Vec::is_empty) {
             return Ok(None);
         }
-        Ok(Some(Self { orders: Orders::new()?, peers: Arc::new(peers) }))
+        // A node without a limit has as much as the machine.
+        let info = rustix::system::sysinfo();
+        let machine = info.totalram.saturating_mul(info.mem_unit.into());
+        let of = |node: NodeId| (node, lab.nodes[node].limits.memory.map_or(machine, |Bytes(bytes)| bytes));
+        let memory = lab.nodes.ids().map(of).collect();
+        Ok(Some(Self { orders: Orders::new()?, peers: Arc::new(peers), memory }))
     }
 
     /// The way for routers.
@@ -112,6 +119,8 @@ pub(super) struct Gateway {
     servant: Servant,
     /// Listeners of nodes, which outlive it.
     listeners: BTreeMap<NodeId, OwnedFd>,
+    /// Most bytes of each node's memory that are registered at once.
+    memory: BTreeMap<NodeId, u64>,
     /// Nodes that reach nobody.
     barred: BTreeSet<NodeId>,
 }
@@ -126,13 +135,13 @@ impl Gateway {
         log: &File,
         mut listener: impl FnMut(NodeId) -> io::Result<OwnedFd>,
     ) -> io::Result<Self> {
-        let Entrance { orders, peers } = entrance;
+        let Entrance { orders, peers, memory } = entrance;
         let own = address(&peers).map_err(io::Error::other)?;
         let with_peers = peers.iter().enumerate().filter(|(_, of_node)| !of_node.is_empty());
         let nodes: Vec<NodeId> = with_peers.map(|(node, _)| NodeId(node)).collect();
         let listeners = nodes.into_iter().map(|node| Ok((node, listener(node)?))).collect::<io::Result<_>>()?;
         let (servant, device, barred) = (Servant::new(PROGRAM, orders), String::new(), BTreeSet::new());
-        let mut gateway = Self { own, device, servant, listeners, barred };
+        let mut gateway = Self { own, device, servant, listeners, memory, barred };
         gateway.device = gateway.servant.execute(&own.to_string(), log)?;
         gateway.tell_all()?;
         Ok(gateway)
@@ -141,7 +150,8 @@ impl Gateway {
     /// Tells a gateway of its nodes.
     fn tell_all(&self) -> io::Result<()> {
         for (&node, listener) in &self.listeners {
-            self.give(&Order::Node { node: number(node)? }, &[listener.as_fd()])?;
+            let memory = self.memory.get(&node).copied().unwrap_or(0);
+            self.give(&Order::Node { node: number(node)?, memory }, &[listener.as_fd()])?;
         }
         self.tell_barred()
     }
@@ -156,8 +166,15 @@ impl Gateway {
 
     /// Gives an order. A gateway that takes none within a second is stuck.
     fn give(&self, order: &Order, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
-        wait(self.servant.orders.to.as_fd(), PollFlags::OUT)?;
-        wire::send(self.servant.orders.to.as_fd(), order, fds).map_err(io::Error::from)
+        let orders = self.servant.orders.to.as_fd();
+        loop {
+            wait(orders, PollFlags::OUT)?;
+            match wire::send(orders, order, fds) {
+                // Routers give orders too, and were faster.
+                Err(WireError::Socket(Errno::AGAIN)) => {}
+                given => return given.map_err(io::Error::from),
+            }
+        }
     }
 
     /// Has nodes whose links are altered reach nobody: nothing keeps conditions there. Connections that they have end.
@@ -204,7 +221,8 @@ impl Gateway {
     pub(super) fn tend(&mut self, log: &File) -> io::Result<bool> {
         let begun = self.servant.tend(&self.own.to_string(), log)?.is_some();
         if begun {
-            self.tell_all()?;
+            // One that knows only a part of it is of no use.
+            self.tell_all().inspect_err(|_| self.servant.end())?;
         }
         Ok(begun)
     }

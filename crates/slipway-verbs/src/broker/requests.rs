@@ -60,6 +60,7 @@ fn carry_out(
             Reply::Key { key, proof: tables.prove(from.node, Kind::Region, key) }
         }
         Request::Deregister { key } => {
+            let key = (from.node, key);
             tables.regions.get(&key).filter(|it| it.program == from.program).ok_or(Errno::INVAL)?;
             tables.regions.remove(&key);
             Reply::Done
@@ -195,7 +196,8 @@ fn resolve(tables: &Tables, from: From, number: u32, key: u32) -> Result<Done, E
         return Ok(Done::with(Reply::Region(region), Vec::new()));
     }
     let there = tables.queue_pairs.get(&peer).filter(|it| it.peer == Some(number)).ok_or(Errno::NOTCONN)?;
-    let held = tables.regions.get(&key).filter(|it| it.program == there.program && it.domain == there.domain);
+    let held = tables.regions.get(&(there.node, key));
+    let held = held.filter(|it| it.program == there.program && it.domain == there.domain);
     let held = held.ok_or(Errno::ACCESS)?;
     if tables.is_relayed(number, peer) {
         // A limit would be nothing if the peer had the memory itself: its plug-in asks for each operation.

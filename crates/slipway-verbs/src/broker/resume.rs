@@ -59,7 +59,7 @@ impl Tables {
         if self.regions.values().filter(|it| it.node == held.node).count() >= self.caps_of(held.node).1 {
             return Err(Errno::NOMEM);
         }
-        match self.regions.entry(key) {
+        match self.regions.entry((held.node, key)) {
             Entry::Occupied(_) => Err(Errno::EXIST),
             Entry::Vacant(vacant) => {
                 vacant.insert(held);

@@ -29,7 +29,8 @@ pub(super) struct Tables {
     /// Most queue pairs and regions of nodes that have caps of their own.
     own_caps: BTreeMap<u32, (Option<u32>, Option<u32>)>,
     pub(super) queue_pairs: BTreeMap<u32, QueuePair>,
-    pub(super) regions: BTreeMap<u32, Held>,
+    /// By node and key: a gateway's device gives each of its nodes keys that another broker's may be like.
+    pub(super) regions: BTreeMap<(u32, u32), Held>,
     pub(super) links: BTreeMap<(u32, u32), Link>,
     pages: BTreeMap<u64, Page>,
     /// The relay, once a connection needed it, and the limits that it has.
@@ -289,8 +290,8 @@ impl Tables {
             rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
             let key = u32::from_ne_bytes(bytes);
             // Programs take 0 for "no key".
-            if key != 0 && !self.regions.contains_key(&key) {
-                self.regions.insert(key, held);
+            if key != 0 && !self.regions.contains_key(&(held.node, key)) {
+                self.regions.insert((held.node, key), held);
                 return Ok(key);
             }
         }

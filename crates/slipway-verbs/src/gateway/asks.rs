@@ -30,9 +30,9 @@ impl Table {
             Ask::Deregister { key } => self.session(number).and_then(|it| it.deregister(key)).map(|()| Told::Done),
             Ask::QueuePair { number: pair, domain } => self.tell_of(number, pair, domain),
             Ask::Forget { number: pair } => {
-                let gone = self.session(number).and_then(|it| it.pairs.remove(&pair).ok_or(Errno::INVAL));
-                if let Ok(Pair { call: Some(call), .. }) = gone {
-                    self.drop_call(call);
+                let gone = self.session(number).and_then(|it| it.forget(pair));
+                if let Ok(Some(call)) = gone {
+                    self.finish_call(call);
                 }
                 gone.map(|_| Told::Done)
             }
@@ -46,7 +46,7 @@ impl Table {
     }
 
     /// Sums of a node's sessions.
-    fn sum(&self, node: u32, of: impl Fn(&Session) -> usize) -> usize {
+    fn sum<T: std::iter::Sum>(&self, node: u32, of: impl Fn(&Session) -> T) -> T {
         self.sessions.values().filter(|it| it.node == node).map(of).sum()
     }
 
@@ -59,7 +59,9 @@ impl Table {
         pages: (&[Part], &[OwnedFd]),
     ) -> Result<Told, Errno> {
         let node = self.session(number)?.node;
-        if self.sum(node, Session::regions) >= REGIONS {
+        let bytes = self.sum(node, Session::bytes).saturating_add(memory.2);
+        let has_room = self.nodes.get(&node).is_some_and(|it| bytes <= it.memory);
+        if self.sum(node, Session::regions) >= REGIONS || !has_room {
             return Err(Errno::NOMEM);
         }
         let device = self.device;

@@ -177,6 +177,7 @@ pub(super) mod kind {
     pub(in super::super) const ROUTE_RESOLVED: i32 = 2;
     pub(in super::super) const REJECTED: i32 = 8;
     pub(in super::super) const ESTABLISHED: i32 = 9;
+    pub(in super::super) const DEVICE_REMOVED: i32 = 11;
     pub(in super::super) const TIME_WAIT_ENDED: i32 = 15;
 }
 

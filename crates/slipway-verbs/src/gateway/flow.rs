@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use super::device::Window;
 use super::pair::QueuePair;
 use super::session::Regions;
-use super::{COMPLETIONS, Completion, Counted, Operation, Span, Told, Work};
+use super::{COMPLETIONS, Completion, Counted, INLINE, Operation, Span, Told, Work};
 use crate::plugin::abi::{Sge, Wc};
 
 /// The bit of a completion's number that says that it is a receive request's.
@@ -47,6 +47,21 @@ struct Counts {
     received_bytes: u64,
 }
 
+/// Whether a request fits its operation. Libraries of devices say little where one does not.
+fn is_sound(work: &Work) -> bool {
+    let is_inline = !work.inline.is_empty();
+    let is_sized = work.inline.len() <= INLINE && (!is_inline || work.spans.is_empty());
+    is_sized
+        && match work.operation {
+            Operation::Send | Operation::Write => true,
+            Operation::Read => !is_inline,
+            Operation::Add(_) | Operation::Swap { .. } => {
+                let is_word = matches!(work.spans.as_slice(), [span] if span.length == 8);
+                is_word && !is_inline && work.address.is_multiple_of(8)
+            }
+        }
+}
+
 impl Flow {
     pub(super) fn new(pair: QueuePair) -> Self {
         let (sending, receiving, next, bad, is_joined, counts) = Default::default();
@@ -70,6 +85,10 @@ impl Flow {
             return Ok(());
         }
         let is_written = !matches!(work.operation, Operation::Send | Operation::Write);
+        if !is_sound(work) {
+            self.bad = Some(false);
+            return Ok(());
+        }
         let length = work.spans.iter().map(|span| u64::from(span.length)).sum::<u64>() + work.inline.len() as u64;
         let posted = self.spans(regions, &work.spans, is_written).map(|spans| self.pair.send(self.next, work, spans));
         match posted {

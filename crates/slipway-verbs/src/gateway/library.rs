@@ -9,8 +9,8 @@ use libc::sockaddr;
 use rustix::io::Errno;
 
 use crate::plugin::abi::{
-    Channel, CmEvent, CmId, CompChannel, Context, Cq, DeviceAttr, Mr, Param, Pd, Qp, QpInitAttr, RecvWr, SendWr, Wc,
-    operation,
+    Channel, CmEvent, CmId, CompChannel, Context, Cq, DeviceAttr, Mr, Param, Pd, Qp, QpAttr, QpInitAttr, RecvWr,
+    SendWr, Wc, operation,
 };
 
 /// `enum rdma_port_space`: reliable connections.
@@ -32,6 +32,7 @@ pub(super) struct Library {
     pub(super) rdma_get_cm_event: unsafe extern "C" fn(*mut Channel, *mut *mut CmEvent) -> c_int,
     pub(super) rdma_ack_cm_event: unsafe extern "C" fn(*mut CmEvent) -> c_int,
     pub(super) ibv_get_device_name: unsafe extern "C" fn(*mut c_void) -> *const c_char,
+    pub(super) ibv_modify_qp: unsafe extern "C" fn(*mut Qp, *mut QpAttr, c_int) -> c_int,
     pub(super) ibv_query_device: unsafe extern "C" fn(*mut Context, *mut DeviceAttr) -> c_int,
     pub(super) ibv_alloc_pd: unsafe extern "C" fn(*mut Context) -> *mut Pd,
     pub(super) ibv_dealloc_pd: unsafe extern "C" fn(*mut Pd) -> c_int,
@@ -52,7 +53,12 @@ pub(super) fn check(result: c_int) -> Result<(), Errno> {
 
 /// The result of a call that gives 0 or an error's number.
 pub(super) fn check_number(result: c_int) -> Result<(), Errno> {
-    if result == 0 { Ok(()) } else { Err(Errno::from_raw_os_error(result)) }
+    match result.unsigned_abs() {
+        0 => Ok(()),
+        // Some libraries give it negative.
+        number @ 1..4096 => Err(Errno::from_raw_os_error(number.cast_signed())),
+        _ => Err(Errno::IO),
+    }
 }
 
 /// The result of a call that gives an object, or null and sets `errno`.
@@ -99,7 +105,7 @@ impl Library {
             rdma_resolve_addr: c"rdma_resolve_addr", rdma_resolve_route: c"rdma_resolve_route",
             rdma_create_qp: c"rdma_create_qp", rdma_destroy_qp: c"rdma_destroy_qp", rdma_connect: c"rdma_connect",
             rdma_disconnect: c"rdma_disconnect", rdma_get_cm_event: c"rdma_get_cm_event",
-            rdma_ack_cm_event: c"rdma_ack_cm_event", ibv_get_device_name: c"ibv_get_device_name",
+            rdma_ack_cm_event: c"rdma_ack_cm_event", ibv_get_device_name: c"ibv_get_device_name", ibv_modify_qp: c"ibv_modify_qp",
             ibv_query_device: c"ibv_query_device", ibv_alloc_pd: c"ibv_alloc_pd", ibv_dealloc_pd: c"ibv_dealloc_pd",
             ibv_reg_mr_iova: c"ibv_reg_mr_iova", ibv_dereg_mr: c"ibv_dereg_mr",
             ibv_create_comp_channel: c"ibv_create_comp_channel", ibv_create_cq: c"ibv_create_cq",

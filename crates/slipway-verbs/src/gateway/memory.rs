@@ -4,7 +4,7 @@
 
 use std::os::fd::{AsFd as _, OwnedFd};
 
-use rustix::fs::{fcntl_get_seals, fstat};
+use rustix::fs::{fcntl_get_seals, fstat, fstatfs};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
@@ -13,6 +13,18 @@ use crate::layout::SIZED;
 
 /// Bytes of a page.
 pub(super) const PAGE: u64 = 4096;
+/// Bytes of a block, as `stat(2)` counts them.
+const BLOCK: u64 = 512;
+/// `TMPFS_MAGIC` (`include/uapi/linux/magic.h`).
+const TMPFS: i64 = 0x0102_1994;
+
+/// Whether a file is of ordinary pages of memory, so that no call on it waits for anybody. Only files of memory have seals, and
+/// those of huge pages are others: the kernel maps more of them than it is asked to.
+pub(super) fn is_memory(file: &OwnedFd) -> bool {
+    #[allow(clippy::useless_conversion, reason = "another type on other processors")]
+    let is_ordinary = |kind| i64::from(kind) == TMPFS;
+    fcntl_get_seals(file).is_ok() && fstatfs(file).is_ok_and(|about| is_ordinary(about.f_type))
+}
 
 /// Parts of files that follow one another in memory, until this is dropped.
 #[derive(Debug)]
@@ -29,9 +41,15 @@ impl Pages {
         }
         let mut sum = 0_u64;
         for (part, file) in parts.iter().zip(files) {
-            // Only files of memory have seals.
-            let seals = fcntl_get_seals(file).map_err(|_| Errno::BADF)?;
-            let size = u64::try_from(fstat(file)?.st_size).map_err(|_| Errno::INVAL)?;
+            if !is_memory(file) {
+                return Err(Errno::BADF);
+            }
+            let (seals, about) = (fcntl_get_seals(file)?, fstat(file)?);
+            let size = u64::try_from(about.st_size).map_err(|_| Errno::INVAL)?;
+            // Pages that nobody has touched would be the gateway's to pay for.
+            if u64::try_from(about.st_blocks).map_err(|_| Errno::INVAL)? * BLOCK < size {
+                return Err(Errno::INVAL);
+            }
             let end = part.offset.checked_add(part.length).ok_or(Errno::INVAL)?;
             let is_whole = part.length > 0 && part.length.is_multiple_of(PAGE) && part.offset.is_multiple_of(PAGE);
             if !is_whole || end > size || !seals.contains(SIZED) {
@@ -78,7 +96,7 @@ mod tests {
 
     fn file(bytes: u64, seals: SealFlags) -> OwnedFd {
         let file = memfd_create("pages", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
-        ftruncate(&file, bytes).unwrap();
+        rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, bytes).unwrap();
         fcntl_add_seals(&file, seals).unwrap();
         file
     }
@@ -101,6 +119,14 @@ mod tests {
         }
         let parts = [Part { offset: 0, length: PAGE }];
         assert!(Pages::new(&parts, &[file(PAGE, SealFlags::GROW)], PAGE).is_err());
+        let sparse = memfd_create("pages", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
+        ftruncate(&sparse, PAGE).unwrap();
+        fcntl_add_seals(&sparse, SIZED).unwrap();
+        assert!(Pages::new(&parts, &[sparse], PAGE).is_err());
+        // Without huge pages on this machine, making the file succeeds all the same.
+        let huge =
+            memfd_create("pages", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | MemfdFlags::HUGETLB).unwrap();
+        assert!(!is_memory(&huge));
         let ordinary = tempfile::tempfile().unwrap();
         ordinary.set_len(PAGE).unwrap();
         assert!(Pages::new(&parts, &[ordinary.into()], PAGE).is_err());

@@ -9,16 +9,19 @@ use std::rc::Rc;
 use rustix::io::Errno;
 
 use super::device::{Device, PATIENCE, Window, label};
-use super::library::{check, made};
+use super::library::{check, check_number, made};
 use super::region::{Domain, Registration};
 use super::{INLINE, Operation, Work, library};
 use crate::management::Offer;
-use crate::plugin::abi::{CmId, Cq, Param, QpCap, QpInitAttr, RecvWr, SendWr, Sge, Wc};
+use crate::plugin::abi::{CmId, Cq, Param, QpAttr, QpCap, QpInitAttr, RecvWr, SendWr, Sge, Wc};
 
 /// Most reads and atomic operations at once.
 const READS: i32 = 16;
 /// `IBV_QPT_RC`.
 const RELIABLE: c_int = 2;
+/// `IBV_QP_MIN_RNR_TIMER`, and 0.64 ms (InfiniBand specification, 9.7.5.2.8).
+const MIN_RNR_TIMER: c_int = 1 << 15;
+const SOON: u8 = 12;
 /// Flags of `enum ibv_send_flags`.
 const FENCE: u32 = 1;
 const SIGNALED: u32 = 1 << 1;
@@ -104,10 +107,9 @@ impl QueuePair {
         let device = id.device;
         let mut window = device.window();
         loop {
-            let completions = Completions::new(device, number, window)?;
+            let (completions, bounce) = (Completions::new(device, number, window)?, Bounce::new(domain, window)?);
             match create(&id, domain, &completions, window) {
                 Ok(()) => {
-                    let bounce = Bounce::new(domain, window)?;
                     let pair = Self { id, completions, bounce, window };
                     pair.notify()?;
                     return Ok(pair);
@@ -139,12 +141,22 @@ impl QueuePair {
             initiator_depth: most(offer.responder_resources, limits.max_qp_init_rd_atom),
             flow_control: offer.flow_control,
             retry_count: offer.retry_count.min(7),
-            rnr_retry_count: offer.rnr_retry_count.min(7),
+            // Receives that the program has posted reach the device a moment after the peer is told: it has to wait.
+            rnr_retry_count: 7,
             srq: 0,
             qp_num: 0,
         };
         // SAFETY: the parameters live through the call.
         check(unsafe { (self.id.device.library.rdma_connect)(self.id.id, &raw mut param) })
+    }
+
+    /// Has the peer try again soon where there is no receive request. The kernel's own time is the longest.
+    pub(super) fn hasten(&self) -> Result<(), Errno> {
+        let mut attributes = QpAttr { min_rnr_timer: SOON, ..QpAttr::default() };
+        // SAFETY: the queue pair is there, and the attributes live through the call.
+        check_number(unsafe {
+            (self.id.device.library.ibv_modify_qp)((*self.id.id).qp, &raw mut attributes, MIN_RNR_TIMER)
+        })
     }
 
     /// Ends the connection: the queue pair fails, and its requests are flushed.

@@ -111,11 +111,6 @@ impl Region {
         if remote == 0 { local } else { remote }
     }
 
-    /// The address of its first byte in the program.
-    pub(super) fn at(&self) -> u64 {
-        self.at
-    }
-
     /// Bytes of the program as the device names them; none where they are not all in this region.
     pub(super) fn name(&self, span: Span, is_written: bool) -> Option<Sge> {
         let offset = span.at.checked_sub(self.at)?;

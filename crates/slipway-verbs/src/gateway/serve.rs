@@ -20,6 +20,9 @@ use super::device::Device;
 use super::table::{ORDERS, Table};
 use crate::wire::{WireError, receive};
 
+/// Orders before others have their turn.
+const TURN: usize = 32;
+
 /// Lives the life of a gateway, whose one argument is an address of the device.
 #[must_use]
 pub fn run() -> ExitCode {
@@ -73,6 +76,9 @@ fn serve(mut table: Table) -> Result<(), Errno> {
         for source in happened {
             if source != ORDERS {
                 table.turn(source);
+                if table.is_over {
+                    return Err(Errno::NODEV);
+                }
             } else if !obey(&mut table)? {
                 return Ok(());
             }
@@ -82,7 +88,7 @@ fn serve(mut table: Table) -> Result<(), Errno> {
 
 /// Carries out the orders that have come. False where nobody can give any more.
 fn obey(table: &mut Table) -> Result<bool, Errno> {
-    loop {
+    for _ in 0..TURN {
         match receive::<Order>(std::io::stdin().as_fd(), RecvFlags::DONTWAIT) {
             Ok((order, fds)) => {
                 if let Err(errno) = table.obey(order, fds) {
@@ -95,4 +101,5 @@ fn obey(table: &mut Table) -> Result<bool, Errno> {
             Err(WireError::Socket(errno)) => return Err(errno),
         }
     }
+    Ok(true)
 }

@@ -16,16 +16,15 @@ use crate::wire::{self, WireError};
 /// Packets that a program may leave unread. It hears nothing more before it reads some, and is not served either.
 const UNREAD: usize = 1 << 16;
 
-/// Regions of a protection domain, by their address in the program and their key.
+/// Regions of a protection domain, in the order of their registration.
 #[derive(Debug, Default)]
-pub(super) struct Regions(BTreeMap<(u64, u32), Region>);
+pub(super) struct Regions(BTreeMap<u64, Region>);
 
 impl Regions {
-    /// Bytes of the program as the device names them; none where no region has them all.
+    /// Bytes of the program as the device names them; none where no region has them all. The newest region counts: an older one
+    /// may have pages that the program has unmapped since.
     pub(super) fn name(&self, span: Span, is_written: bool) -> Option<Sge> {
-        // The region that begins last before the span has it most often.
-        let before = self.0.range(..=(span.at, u32::MAX)).rev();
-        before.map(|(_, region)| region).find_map(|region| region.name(span, is_written))
+        self.0.values().rev().find_map(|region| region.name(span, is_written))
     }
 }
 
@@ -51,8 +50,9 @@ pub(super) struct Session {
     unread: VecDeque<Told>,
     pub(super) pairs: BTreeMap<u32, Pair>,
     pub(super) domains: BTreeMap<u32, Place>,
-    /// The domain and the address of each region, by its key.
-    keys: BTreeMap<u32, (u32, u64)>,
+    /// The domain, the number and the bytes of each region, by its key.
+    keys: BTreeMap<u32, (u32, u64, u64)>,
+    next: u64,
 }
 
 impl AsFd for Session {
@@ -63,13 +63,13 @@ impl AsFd for Session {
 
 impl Session {
     pub(super) fn new(node: u32, socket: OwnedFd) -> Self {
-        let (unread, pairs, domains, keys) = Default::default();
-        Self { node, socket, unread, pairs, domains, keys }
+        let (unread, pairs, domains, keys, next) = Default::default();
+        Self { node, socket, unread, pairs, domains, keys, next }
     }
 
-    /// The next packet of the program, and its descriptors.
-    pub(super) fn next(&self) -> Result<(Ask, Vec<OwnedFd>), WireError> {
-        wire::receive(self.socket.as_fd(), RecvFlags::DONTWAIT)
+    /// The next packet of the program, and its descriptors. No packet where it is none of ours.
+    pub(super) fn hear(&self) -> Result<(Option<Ask>, Vec<OwnedFd>), WireError> {
+        wire::receive_any(self.socket.as_fd(), RecvFlags::DONTWAIT)
     }
 
     /// Whether packets wait until the program reads.
@@ -79,6 +79,11 @@ impl Session {
 
     pub(super) fn regions(&self) -> usize {
         self.keys.len()
+    }
+
+    /// Bytes that are registered.
+    pub(super) fn bytes(&self) -> u64 {
+        self.keys.values().map(|(_, _, bytes)| bytes).sum()
     }
 
     /// Tells the program. False where it has gone, or has not read for long.
@@ -117,18 +122,43 @@ impl Session {
         access: u32,
         pages: (&[Part], &[OwnedFd]),
     ) -> Result<u32, Errno> {
+        self.next += 1;
+        let (order, bytes) = (self.next, memory.2);
         let place = self.place(device, number)?;
-        let region = Region::new(&place.domain, memory, access, pages)?;
-        let (key, at) = (region.key(), region.at());
-        place.regions.0.insert((at, key), region);
-        self.keys.insert(key, (number, at));
-        Ok(key)
+        let made = Region::new(&place.domain, memory, access, pages);
+        let key = made.map(|region| {
+            let key = region.key();
+            place.regions.0.insert(order, region);
+            key
+        });
+        match key {
+            Ok(key) => drop(self.keys.insert(key, (number, order, bytes))),
+            Err(_) => self.tidy(number),
+        }
+        key
+    }
+
+    /// Ends a domain that no region and no queue pair is in.
+    pub(super) fn tidy(&mut self, number: u32) {
+        let is_empty = self.domains.get(&number).is_some_and(|place| place.regions.0.is_empty());
+        if is_empty && !self.pairs.values().any(|pair| pair.domain == number) {
+            self.domains.remove(&number);
+        }
+    }
+
+    /// Forgets a queue pair. Gives its connection.
+    pub(super) fn forget(&mut self, number: u32) -> Result<Option<u64>, Errno> {
+        let Pair { domain, call } = self.pairs.remove(&number).ok_or(Errno::INVAL)?;
+        self.tidy(domain);
+        Ok(call)
     }
 
     /// Ends a registration.
     pub(super) fn deregister(&mut self, key: u32) -> Result<(), Errno> {
-        let (domain, at) = self.keys.remove(&key).ok_or(Errno::INVAL)?;
+        let (domain, order, _) = self.keys.remove(&key).ok_or(Errno::INVAL)?;
         let place = self.domains.get_mut(&domain).ok_or(Errno::INVAL)?;
-        place.regions.0.remove(&(at, key)).map(drop).ok_or(Errno::INVAL)
+        place.regions.0.remove(&order);
+        self.tidy(domain);
+        Ok(())
     }
 }

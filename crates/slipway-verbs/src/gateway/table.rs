@@ -10,16 +10,20 @@ use rustix::net::{SocketFlags, acceptfrom_with};
 use super::call::{Call, State};
 use super::device::{Device, News, kind};
 use super::flow::{Flow, Overrun};
+use super::memory::is_memory;
 use super::pair::QueuePair;
 use super::session::Session;
 use super::{Order, Told};
+use crate::carrier::aside;
 use crate::management::{IN_REJECTION, IN_REPLY, Message, Offer, Step};
 use crate::wire::{self, WireError};
 
 /// Most programs of a node, as its broker has. The next one is not accepted.
 const PROGRAMS: usize = 256;
-/// Most connections at once.
-const CALLS: usize = 8192;
+/// Most connections of a node at once, among them those that begin.
+const CALLS: usize = 1024;
+/// Descriptors that are no memory, after which a node's programs are served no more.
+const STRIKES: usize = 64;
 /// Packets of a program before others have their turn.
 const TURN: usize = 32;
 
@@ -36,12 +40,24 @@ const KIND: u64 = 15 << 60;
 pub(super) struct Table {
     pub(super) device: &'static Device,
     epoll: OwnedFd,
-    listeners: BTreeMap<u32, OwnedFd>,
+    pub(super) nodes: BTreeMap<u32, Node>,
     // Connections end before sessions, whose domains they use.
     pub(super) calls: BTreeMap<u64, Call>,
     pub(super) sessions: BTreeMap<u64, Session>,
     barred: BTreeSet<u32>,
+    /// The device is gone.
+    pub(super) is_over: bool,
     next: u64,
+}
+
+/// A node of the gateway's.
+#[derive(Debug)]
+pub(super) struct Node {
+    listener: OwnedFd,
+    /// Most bytes that are registered at once.
+    pub(super) memory: u64,
+    /// How often its programs have sent descriptors that are no memory. Each may be slow to close.
+    strikes: usize,
 }
 
 impl AsFd for Table {
@@ -57,8 +73,8 @@ impl Table {
         for (source, fd) in [(ORDERS, orders), (NEWS, device.events()), (COMPLETIONS, device.completions())] {
             epoll::add(&epoll, fd, EventData::new_u64(source), EventFlags::IN)?;
         }
-        let (listeners, calls, sessions, barred) = Default::default();
-        Ok(Self { device, epoll, listeners, calls, sessions, barred, next: 0 })
+        let (nodes, calls, sessions, barred, is_over) = Default::default();
+        Ok(Self { device, epoll, nodes, calls, sessions, barred, is_over, next: 0 })
     }
 
     fn number(&mut self) -> u64 {
@@ -69,14 +85,14 @@ impl Table {
     /// Carries out an order.
     pub(super) fn obey(&mut self, order: Order, fds: Vec<OwnedFd>) -> Result<(), Errno> {
         match (order, fds.into_iter().next()) {
-            (Order::Node { node }, Some(listener)) => {
+            (Order::Node { node, memory }, Some(listener)) => {
                 rustix::io::ioctl_fionbio(&listener, true)?;
                 let source = EventData::new_u64(LISTENER | u64::from(node));
                 epoll::add(&self.epoll, &listener, source, EventFlags::IN)?;
-                self.listeners.insert(node, listener);
+                self.nodes.insert(node, Node { listener, memory, strikes: 0 });
             }
             (Order::Call { node, to }, Some(stream)) => {
-                if self.barred.contains(&node) || self.calls.len() >= CALLS {
+                if self.barred.contains(&node) || self.calls.values().filter(|it| it.node == node).count() >= CALLS {
                     return Ok(());
                 }
                 let number = self.number();
@@ -117,12 +133,12 @@ impl Table {
             SESSION => self.serve(number),
             CALL => self.hear(number),
             _ if source == NEWS => {
-                while let Some(news) = self.device.news() {
+                for news in (0..TURN).map_while(|_| self.device.news()) {
                     self.heed(news);
                 }
             }
             _ => {
-                while let Some(number) = self.device.completed() {
+                for number in (0..TURN).map_while(|_| self.device.completed()) {
                     self.complete(number);
                 }
             }
@@ -130,9 +146,9 @@ impl Table {
     }
 
     fn accept(&mut self, node: u32) {
-        let Some(listener) = self.listeners.get(&node) else { return };
+        let Some(Node { listener, strikes, .. }) = self.nodes.get(&node) else { return };
         let Ok((socket, _)) = acceptfrom_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) else { return };
-        if self.sessions.values().filter(|it| it.node == node).count() >= PROGRAMS {
+        if *strikes >= STRIKES || self.sessions.values().filter(|it| it.node == node).count() >= PROGRAMS {
             return;
         }
         let number = self.number();
@@ -151,10 +167,16 @@ impl Table {
             if session.has_unread() {
                 break;
             }
-            let (ask, fds) = match session.next() {
+            let (node, heard) = (session.node, session.hear());
+            let (ask, fds) = match heard {
                 Ok(packet) => packet,
                 Err(WireError::Socket(Errno::AGAIN)) => break,
                 Err(_) => return self.forget(number),
+            };
+            let (fds, others): (Vec<_>, Vec<_>) = fds.into_iter().partition(is_memory);
+            let (Some(ask), true) = (ask, others.is_empty()) else {
+                self.strike(node, others);
+                return self.forget(number);
             };
             let is_kept = match self.answer(number, ask, &fds) {
                 Ok(None) => true,
@@ -166,6 +188,16 @@ impl Table {
             }
         }
         self.wait_for(number);
+    }
+
+    /// Closes what a program should not have sent. That may take long (`SO_LINGER`, socket(7)), so a thread does it.
+    fn strike(&mut self, node: u32, others: Vec<OwnedFd>) {
+        if let Some(node) = self.nodes.get_mut(&node) {
+            node.strikes += others.len();
+        }
+        for other in others {
+            aside(move || drop(other));
+        }
     }
 
     /// Tells a program. False where it is gone.
@@ -185,17 +217,21 @@ impl Table {
         let calls =
             self.sessions.get(&number).into_iter().flat_map(|it| it.pairs.values().filter_map(|pair| pair.call));
         for call in calls.collect::<Vec<_>>() {
-            self.drop_call(call);
+            self.calls.remove(&call);
         }
         self.sessions.remove(&number);
     }
 
-    /// Ends a connection without a word to its program.
-    pub(super) fn drop_call(&mut self, number: u64) {
-        if let Some(mut call) = self.calls.remove(&number)
-            && let Some(flow) = call.flow()
-        {
+    /// Ends a connection whose program forgets it. It hears of the completions that there are, and nothing later.
+    pub(super) fn finish_call(&mut self, number: u64) {
+        let Some(mut call) = self.calls.remove(&number) else { return };
+        if let (Some((session, pair)), Some(flow)) = (call.of, call.flow()) {
+            let packets = flow.take(pair).unwrap_or_default();
             flow.pair.disconnect();
+            for told in packets {
+                // One that is gone is noticed with the reply.
+                self.tell(session, told);
+            }
         }
     }
 
@@ -285,6 +321,10 @@ impl Table {
                 }
                 Err(Errno::CONNREFUSED)
             }
+            kind::DEVICE_REMOVED => {
+                self.is_over = true;
+                Err(Errno::NODEV)
+            }
             // Nobody there, or no more.
             _ => Err(Errno::CONNRESET),
         };
@@ -314,6 +354,9 @@ impl Table {
             State::Asking(flow) => State::Open(flow),
             _ => return Err(Errno::INVAL),
         };
+        if let State::Open(flow) = &call.state {
+            flow.pair.hasten()?;
+        }
         let mut offer = news.offer.clone();
         // The kernel gives it as this side reads it.
         offer.private.resize(IN_REPLY, 0);

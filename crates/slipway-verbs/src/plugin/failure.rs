@@ -11,13 +11,15 @@ impl State {
     pub(super) fn fail(&mut self, index: usize, first: Option<i32>) {
         let Some(mut pair) = self.queue_pairs.get_mut(index).and_then(Option::take) else { return };
         pair.state = state::ERROR;
+        if pair.outside.is_some() {
+            // Requests that the device has completed by now have succeeded.
+            let completions = self.forget(&mut pair);
+            self.complete_all(&mut pair, &completions);
+        }
         self.flush(&mut pair, first);
         for connection in &mut pair.connections {
             connection.set(CLOSED, 1);
             connection.ring();
-        }
-        if pair.outside.is_some() {
-            self.forget(&mut pair);
         }
         self.queue_pairs[index] = Some(pair);
     }

@@ -1,19 +1,21 @@
 //! The session with the gateway, which joins queue pairs with peers outside of the lab ([`crate::gateway`]).
 //!
-//! Packets are sent under the device's lock. The gateway never waits for a program, so this ends.
+//! Packets are sent under the device's lock. The gateway does not read from a program that leaves packets unread, so a packet for
+//! which there is no room waits together with those of the gateway.
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 
 use super::client::connect;
 use super::device::{GATEWAY, State};
 use super::queues::{Outside, QueuePair};
-use crate::gateway::{Ask, Told};
-use crate::wire::{self, Transport};
+use crate::gateway::{Ask, Completion, Told};
+use crate::wire::{self, Transport, WireError};
 
 /// Where a node sees its gateway's listener.
 const SOCKET: &str = "/run/slipway/gateway.sock";
@@ -38,6 +40,8 @@ impl Session {
 
     /// A session by a socket that is connected.
     pub(super) fn over(socket: OwnedFd) -> Self {
+        // Calls wait for room and for packets at once.
+        let _ = rustix::io::ioctl_fionbio(&socket, true);
         Self { socket, kept: VecDeque::new(), joined: HashMap::new(), is_lost: false }
     }
 
@@ -63,21 +67,64 @@ impl Session {
     }
 
     fn put(&mut self, ask: &Ask, fds: &[BorrowedFd<'_>]) {
-        self.is_lost |= wire::send(self.socket.as_fd(), ask, fds).is_err();
+        while !self.is_lost {
+            match wire::send(self.socket.as_fd(), ask, fds) {
+                Ok(()) => return,
+                Err(WireError::Socket(Errno::AGAIN)) => self.wait(PollFlags::IN | PollFlags::OUT),
+                Err(_) => self.is_lost = true,
+            }
+        }
+    }
+
+    /// Waits for the socket, and keeps what has come.
+    fn wait(&mut self, events: PollFlags) {
+        match poll(&mut [PollFd::new(&self.socket, events)], None) {
+            Ok(_) | Err(Errno::INTR) => self.keep(),
+            Err(_) => self.is_lost = true,
+        }
+    }
+
+    /// Keeps what has come.
+    fn keep(&mut self) {
+        while let Some(told) = self.receive() {
+            self.kept.push_back(told);
+        }
+    }
+
+    /// Whether packets are kept, for which no event comes any more.
+    pub(super) fn has_kept(&self) -> bool {
+        !self.kept.is_empty()
+    }
+
+    /// The next packet of the socket.
+    fn receive(&mut self) -> Option<Told> {
+        match wire::receive(self.socket.as_fd(), RecvFlags::DONTWAIT) {
+            Ok((told, _)) => Some(told),
+            Err(WireError::Socket(Errno::AGAIN)) => None,
+            Err(_) => {
+                self.is_lost = true;
+                None
+            }
+        }
     }
 
     /// Asks, and waits for the reply. Other packets that come before it are kept. `ECONNRESET` where the gateway has ended.
     fn ask(&mut self, ask: &Ask, fds: &[BorrowedFd<'_>]) -> Result<Told, Errno> {
         self.put(ask, fds);
-        while !self.is_lost {
-            match wire::receive(self.socket.as_fd(), RecvFlags::empty()) {
-                Ok((Told::Refused { errno }, _)) => return Err(Errno::from_raw_os_error(errno)),
-                Ok((note @ (Told::Completed { .. } | Told::Ended { .. }), _)) => self.kept.push_back(note),
-                Ok((reply, _)) => return Ok(reply),
-                Err(_) => self.is_lost = true,
+        loop {
+            // The reply may be among them, where the packet had to wait.
+            let is_reply = |told: &Told| !matches!(told, Told::Completed { .. } | Told::Ended { .. });
+            if let Some(reply) = self.kept.iter().position(is_reply).and_then(|at| self.kept.remove(at)) {
+                return match reply {
+                    Told::Refused { errno } => Err(Errno::from_raw_os_error(errno)),
+                    reply => Ok(reply),
+                };
             }
+            if self.is_lost {
+                return Err(Errno::CONNRESET);
+            }
+            self.wait(PollFlags::IN);
         }
-        Err(Errno::CONNRESET)
     }
 
     /// The next packet that nobody asked for, without waiting.
@@ -85,14 +132,7 @@ impl Session {
         if let Some(told) = self.kept.pop_front() {
             return Some(told);
         }
-        match wire::receive(self.socket.as_fd(), RecvFlags::DONTWAIT) {
-            Ok((told, _)) => Some(told),
-            Err(wire::WireError::Socket(Errno::AGAIN)) => None,
-            Err(_) => {
-                self.is_lost = true;
-                None
-            }
-        }
+        self.receive()
     }
 }
 
@@ -171,21 +211,27 @@ impl State {
         }
     }
 
-    /// Has the gateway forget a queue pair, where it knows it. Packets about it that wait here are dropped.
-    pub(super) fn forget(&mut self, pair: &mut QueuePair) {
+    /// Has the gateway forget a queue pair, where it knows it. Gives the completions that it told of until then.
+    pub(super) fn forget(&mut self, pair: &mut QueuePair) -> Vec<Completion> {
         let number = pair.number;
         if !std::mem::take(&mut pair.is_told) {
-            return;
+            return Vec::new();
         }
         let _ = self.ask_gateway(&Ask::Forget { number }, &[]);
-        if let Some(session) = &mut self.gateway {
-            session.joined.remove(&number);
-            let is_of = |told: &Told| match told {
-                Told::Completed { number, .. } | Told::Ended { number } => Some(*number),
-                _ => None,
-            };
-            session.kept.retain(|told| is_of(told) != Some(number));
-        }
+        let Some(session) = &mut self.gateway else { return Vec::new() };
+        session.joined.remove(&number);
+        let is_of = |told: &Told| match told {
+            Told::Completed { number, .. } | Told::Ended { number } => Some(*number),
+            _ => None,
+        };
+        let (own, others) = std::mem::take(&mut session.kept).into_iter().partition(|told| is_of(told) == Some(number));
+        session.kept = others;
+        let own: VecDeque<Told> = own;
+        let completions = own.into_iter().flat_map(|told| match told {
+            Told::Completed { all, .. } => all,
+            _ => Vec::new(),
+        });
+        completions.collect()
     }
 
     /// Joins a queue pair with the peer outside that the gateway has for it.

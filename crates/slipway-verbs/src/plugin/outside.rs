@@ -58,24 +58,31 @@ impl State {
     fn send_to_gateway(&mut self, ask: &Ask) {
         if let Some(session) = &mut self.gateway {
             session.send(ask);
+            if session.has_kept() {
+                self.wake_service();
+            }
         }
     }
 
     /// Requests of a queue pair have completed. An error ends it.
     pub(super) fn completed(&mut self, index: usize, all: &[Completion]) {
         let Some(mut pair) = self.queue_pairs.get_mut(index).and_then(Option::take) else { return };
-        for completion in all {
-            if completion.is_receive {
-                self.complete_received(&mut pair, completion);
-            } else {
-                self.complete_sent(&mut pair, completion);
-            }
-        }
+        self.complete_all(&mut pair, all);
         self.queue_pairs[index] = Some(pair);
         if all.iter().any(|it| it.status != 0) {
             self.fail(index, None);
         } else {
             self.progress(index);
+        }
+    }
+
+    pub(super) fn complete_all(&mut self, pair: &mut QueuePair, all: &[Completion]) {
+        for completion in all {
+            if completion.is_receive {
+                self.complete_received(pair, completion);
+            } else {
+                self.complete_sent(pair, completion);
+            }
         }
     }
 

@@ -104,6 +104,7 @@ pub(super) fn turn(state: &mut State, event: u64, rearms: bool) -> Option<(usize
     match event {
         WAKE => {
             let _ = rustix::io::read(&*state.wake, &mut [0; 8]);
+            state.hear_gateway_kept();
             progress_all(state);
         }
         BROKER => {

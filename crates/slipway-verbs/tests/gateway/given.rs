@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{MemfdFlags, fcntl_add_seals, ftruncate, memfd_create};
+use rustix::fs::{MemfdFlags, fcntl_add_seals, memfd_create};
 use rustix::io::FdFlags;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
@@ -65,7 +65,7 @@ impl Gateway {
         let listener = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
         rustix::net::bind(&listener, &self.address(node)).unwrap();
         rustix::net::listen(&listener, 8).unwrap();
-        self.order(&Order::Node { node }, &[listener.as_fd()]);
+        self.order(&Order::Node { node, memory: 1 << 30 }, &[listener.as_fd()]);
     }
 
     fn address(&self, node: u32) -> SocketAddrUnix {
@@ -266,7 +266,7 @@ impl Memory {
     pub(crate) fn new() -> Self {
         let files = [(); 2].map(|()| {
             let file = memfd_create("memory", MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC).unwrap();
-            ftruncate(&file, 2 * PAGE).unwrap();
+            rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, 2 * PAGE).unwrap();
             fcntl_add_seals(&file, SIZED).unwrap();
             file
         });
