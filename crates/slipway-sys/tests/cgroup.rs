@@ -40,6 +40,27 @@ fn state(pid: Pid) -> String {
     stat.unwrap_or_default()
 }
 
+/// An `up` that is interrupted makes groups while its lab is removed.
+#[test]
+fn a_group_that_others_add_to_is_removed() {
+    for (index, hierarchy) in hierarchies().into_iter().enumerate() {
+        let name = format!("test-added-{}-{index}", std::process::id());
+        let lab = hierarchy.create_lab(&name, []).expect("root may");
+        let (mut sleeper, pid) = Sleeper::start();
+        lab.create_node("n1", &Limits::default()).expect("root may").add(pid).expect("joins");
+        let again = hierarchy.open_lab(&name).expect("looked").expect("it is there");
+        let removing = std::thread::spawn(move || again.remove());
+        // It waits for the process meanwhile.
+        for node in 2..100 {
+            lab.create_node(&format!("n{node}"), &Limits::default()).expect("root may");
+        }
+        lab.kill().expect("ends it");
+        sleeper.0.wait().expect("our child");
+        removing.join().expect("it ends").expect("it is removed");
+        assert!(!hierarchy.find_all().expect("listed").contains(&name));
+    }
+}
+
 #[test]
 fn a_group_lives_from_making_to_removing() {
     for (index, hierarchy) in hierarchies().into_iter().enumerate() {

@@ -358,9 +358,7 @@ fn wait_empty(place: &Place) -> Result<(), CgroupError> {
 }
 
 fn remove(place: &Place) -> Result<(), CgroupError> {
-    for folder in children(&place.folder)? {
-        unless_gone(remove(&Place { part: place.part.clone(), folder }))?;
-    }
+    remove_below(place)?;
     let path = place.folder.path();
     let (Some(parent), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else {
         return Ok(());
@@ -374,10 +372,16 @@ fn remove(place: &Place) -> Result<(), CgroupError> {
             return Err(stuck(&place.folder, "remove"));
         }
         wait_empty(place)?;
-        // Empty and still busy: the last process is between its report and its leaving.
+        // Empty and still busy: the last process is between its report and its leaving, or a group was made below meanwhile.
         std::thread::sleep(LOOK_AGAIN);
+        remove_below(place)?;
     }
     Ok(())
+}
+
+fn remove_below(place: &Place) -> Result<(), CgroupError> {
+    let below = |folder| Place { part: place.part.clone(), folder };
+    children(&place.folder)?.into_iter().try_for_each(|folder| unless_gone(remove(&below(folder))))
 }
 
 /// Waits until `cgroup.events` has the line, woken by the kernel at each change. A folder that is gone had no processes.
