@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# The numbers of libibverbs' private interface that one build serves (crates/slipway-verbs/src/plugin/abi/interface.rs).
+# The numbers of libibverbs' private interface that one build serves (crates/slipway-verbs/src/abi/interface.rs).
 NUMBERS=(34 57 59)
 
 folder=$(realpath -m "${CARGO_TARGET_DIR:-target}")/verbs

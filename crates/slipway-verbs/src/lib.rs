@@ -11,6 +11,7 @@
 //! Plug-in and broker speak the messages of [`wire`]. `docs/adr/0057-verbs-by-a-plug-in.md` says why, and
 //! `docs/verbs-threats.md` what a hostile program can do.
 
+pub mod abi;
 pub mod broker;
 pub mod carrier;
 pub mod gateway;

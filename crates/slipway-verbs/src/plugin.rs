@@ -4,7 +4,7 @@
 //! open device, [`device`], behind one lock. A thread of service takes that lock as the program does ([`service`]).
 //! A peer shares the memory of [`connection`], and nothing that is read there is trusted.
 
-pub mod abi;
+mod abroad;
 mod address;
 mod calls;
 mod client;

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::mem::{offset_of, size_of};
 use std::process::Command;
 
-use slipway_verbs::plugin::abi;
+use slipway_verbs::abi;
 
 macro_rules! layouts {
     ($($c:literal $rust:ident { $($field:ident $($there:ident)?),* })*) => {

@@ -95,7 +95,9 @@ impl Sources {
             if !matches!(stem.as_str(), "lib" | "main" | "mod") {
                 module.push(stem.clone());
             }
-            if path.is_dir() {
+            if path.is_dir() && stem == "tests" {
+                // Parts of modules for tests.
+            } else if path.is_dir() {
                 self.read_folder(&path, &module);
             } else if path.extension().is_some_and(|extension| extension == "rs") && stem != "tests" {
                 let text = fs::read_to_string(&path).expect("a source");

@@ -7,16 +7,13 @@ use std::mem::zeroed;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::ptr::{from_mut, null_mut};
-use std::rc::Rc;
 
 use libc::{sa_family_t, sockaddr, sockaddr_storage};
 use rustix::io::Errno;
 
 use super::library::{Library, TCP, check, check_number, made};
-use super::pair::Identifier;
-use super::region::Domain;
+use crate::abi::{Channel, CmEvent, CompChannel, Context, DeviceAttr};
 use crate::management::Offer;
-use crate::plugin::abi::{Channel, CmEvent, CompChannel, Context, DeviceAttr};
 
 /// Milliseconds that the kernel has to find an address or a route.
 pub(super) const PATIENCE: c_int = 2000;
@@ -35,9 +32,9 @@ pub(super) struct Window {
 #[derive(Debug)]
 pub(super) struct Device {
     pub(super) library: &'static Library,
-    own: SocketAddr,
+    pub(super) own: SocketAddr,
     pub(super) context: *mut Context,
-    events: *mut Channel,
+    pub(super) events: *mut Channel,
     pub(super) completions: *mut CompChannel,
     pub(super) limits: DeviceAttr,
 }
@@ -138,28 +135,6 @@ impl Device {
         Some(number as u64)
     }
 
-    /// Makes a protection domain.
-    pub(super) fn domain(&'static self) -> Result<Rc<Domain>, Errno> {
-        // SAFETY: the device is open.
-        let pd = made(unsafe { (self.library.ibv_alloc_pd)(self.context) })?;
-        Ok(Rc::new(Domain { device: self, pd }))
-    }
-
-    /// Begins to find the way to a peer, for the connection with this number.
-    pub(super) fn resolve(&'static self, number: u64, to: SocketAddr) -> Result<Identifier, Errno> {
-        let mut id = null_mut();
-        let (mut from, mut to) = (address(SocketAddr::new(self.own.ip(), 0)), address(to));
-        // SAFETY: the number is the library's to keep, and is no address. The addresses live through the call.
-        unsafe {
-            let context = label(number);
-            check((self.library.rdma_create_id)(self.events, &raw mut id, context, TCP))?;
-            let id = Identifier { device: self, id };
-            let (from, to) = (from_mut(&mut from).cast::<sockaddr>(), from_mut(&mut to).cast::<sockaddr>());
-            check((self.library.rdma_resolve_addr)(id.id, from, to, PATIENCE))?;
-            Ok(id)
-        }
-    }
-
     /// The bounds that it has room for.
     pub(super) fn window(&self) -> Window {
         let most = |of: i32| u32::try_from(of).unwrap_or(1).max(1);
@@ -196,7 +171,8 @@ const FAMILY: sa_family_t = libc::AF_INET as sa_family_t;
 #[expect(clippy::cast_possible_truncation, reason = "small numbers")]
 const FAMILY6: sa_family_t = libc::AF_INET6 as sa_family_t;
 
-fn address(of: SocketAddr) -> sockaddr_storage {
+/// The address as `connect(2)` takes it.
+pub(super) fn address(of: SocketAddr) -> sockaddr_storage {
     // SAFETY: numbers. The structure has room for either family.
     unsafe {
         let mut storage: sockaddr_storage = zeroed();

@@ -9,7 +9,7 @@ use super::device::Window;
 use super::pair::QueuePair;
 use super::session::Regions;
 use super::{COMPLETIONS, Completion, Counted, INLINE, Operation, Span, Told, Work};
-use crate::plugin::abi::{Sge, Wc};
+use crate::abi::{Sge, Wc};
 
 /// The bit of a completion's number that says that it is a receive request's.
 const RECEIVE: u64 = 1 << 63;

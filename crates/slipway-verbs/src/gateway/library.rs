@@ -8,7 +8,7 @@ use std::mem::transmute_copy;
 use libc::sockaddr;
 use rustix::io::Errno;
 
-use crate::plugin::abi::{
+use crate::abi::{
     Channel, CmEvent, CmId, CompChannel, Context, Cq, DeviceAttr, Mr, Param, Pd, Qp, QpAttr, QpInitAttr, RecvWr,
     SendWr, Wc, operation,
 };

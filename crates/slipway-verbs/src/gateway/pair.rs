@@ -3,17 +3,19 @@
 #![allow(unsafe_code)]
 
 use std::ffi::c_int;
-use std::ptr::null_mut;
+use std::net::SocketAddr;
+use std::ptr::{from_mut, null_mut};
 use std::rc::Rc;
 
+use libc::sockaddr;
 use rustix::io::Errno;
 
-use super::device::{Device, PATIENCE, Window, label};
-use super::library::{check, check_number, made};
+use super::device::{Device, PATIENCE, Window, address, label};
+use super::library::{TCP, check, check_number, made};
 use super::region::{Domain, Registration};
 use super::{INLINE, Operation, Work, library};
+use crate::abi::{CmId, Cq, Param, QpAttr, QpCap, QpInitAttr, RecvWr, SendWr, Sge, Wc};
 use crate::management::Offer;
-use crate::plugin::abi::{CmId, Cq, Param, QpAttr, QpCap, QpInitAttr, RecvWr, SendWr, Sge, Wc};
 
 /// Most reads and atomic operations at once.
 const READS: i32 = 16;
@@ -47,6 +49,20 @@ impl Drop for Identifier {
 }
 
 impl Identifier {
+    /// Begins to find the way to a peer, for the connection with this number.
+    pub(super) fn resolve(device: &'static Device, number: u64, to: SocketAddr) -> Result<Self, Errno> {
+        let mut id = null_mut();
+        let (mut from, mut to) = (address(SocketAddr::new(device.own.ip(), 0)), address(to));
+        // SAFETY: the number is the library's to keep, and is no address. The addresses live through the call.
+        unsafe {
+            check((device.library.rdma_create_id)(device.events, &raw mut id, label(number), TCP))?;
+            let id = Self { device, id };
+            let (from, to) = (from_mut(&mut from).cast::<sockaddr>(), from_mut(&mut to).cast::<sockaddr>());
+            check((device.library.rdma_resolve_addr)(id.id, from, to, PATIENCE))?;
+            Ok(id)
+        }
+    }
+
     /// Begins to find a route. An error where the peer is reached by another device.
     pub(super) fn resolve_route(&self) -> Result<(), Errno> {
         // SAFETY: the identifier is there.

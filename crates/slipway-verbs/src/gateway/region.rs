@@ -12,7 +12,7 @@ use super::device::Device;
 use super::library::made;
 use super::memory::{PAGE, Pages};
 use super::{Part, Span};
-use crate::plugin::abi::{Mr, Pd, Sge};
+use crate::abi::{Mr, Pd, Sge};
 
 /// Access that the device is asked for: local writes, and peers' writes, reads and atomic operations.
 const ACCESS: u32 = 0b1111;
@@ -24,6 +24,15 @@ const LOCAL_WRITE: u32 = 1;
 pub(super) struct Domain {
     pub(super) device: &'static Device,
     pub(super) pd: *mut Pd,
+}
+
+impl Domain {
+    /// Makes one on the device.
+    pub(super) fn new(device: &'static Device) -> Result<Rc<Self>, Errno> {
+        // SAFETY: the device is open.
+        let pd = made(unsafe { (device.library.ibv_alloc_pd)(device.context) })?;
+        Ok(Rc::new(Self { device, pd }))
+    }
 }
 
 impl Drop for Domain {

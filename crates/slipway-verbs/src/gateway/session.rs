@@ -10,7 +10,7 @@ use rustix::net::RecvFlags;
 use super::device::Device;
 use super::region::{Domain, Region};
 use super::{Ask, Part, Span, Told};
-use crate::plugin::abi::Sge;
+use crate::abi::Sge;
 use crate::wire::{self, WireError};
 
 /// Packets that a program may leave unread. It hears nothing more before it reads some, and is not served either.
@@ -108,7 +108,7 @@ impl Session {
     pub(super) fn place(&mut self, device: &'static Device, domain: u32) -> Result<&mut Place, Errno> {
         let made = match self.domains.remove(&domain) {
             Some(place) => place,
-            None => Place { regions: Regions::default(), domain: device.domain()? },
+            None => Place { regions: Regions::default(), domain: Domain::new(device)? },
         };
         Ok(self.domains.entry(domain).or_insert(made))
     }

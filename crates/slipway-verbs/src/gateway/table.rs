@@ -11,7 +11,7 @@ use super::call::{Call, State};
 use super::device::{Device, News, kind};
 use super::flow::{Flow, Overrun};
 use super::memory::is_memory;
-use super::pair::QueuePair;
+use super::pair::{Identifier, QueuePair};
 use super::session::Session;
 use super::{Order, Told};
 use crate::carrier::aside;
@@ -295,7 +295,7 @@ impl Table {
         let is_its = |session: &Session| session.node == call.node && session.pairs.contains_key(&offer.queue_pair);
         let (&id, session) = sessions.iter_mut().find(|(_, session)| is_its(session)).ok_or(Errno::INVAL)?;
         let pair = session.pairs.get_mut(&offer.queue_pair).filter(|it| it.call.is_none()).ok_or(Errno::BUSY)?;
-        let identifier = device.resolve(number, call.to)?;
+        let identifier = Identifier::resolve(device, number, call.to)?;
         pair.call = Some(number);
         call.of = Some((id, offer.queue_pair));
         call.state = State::Looking(identifier, offer);

@@ -21,12 +21,12 @@ use std::sync::{Arc, OnceLock};
 
 use rustix::io::Errno;
 
-use super::abi::{
-    Ah, AhAttr, Context, ContextOps, Device as IbDevice, DeviceOps, Match, Mr, Pd, VerbsContext, VerbsDevice, VerbsMr,
-};
 use super::device::Device;
 use super::loader::{Library, channel, library, set_errno};
 use super::memory::Piece;
+use crate::abi::{
+    Ah, AhAttr, Context, ContextOps, Device as IbDevice, DeviceOps, Match, Mr, Pd, VerbsContext, VerbsDevice, VerbsMr,
+};
 use crate::wire::Gid;
 use objects::OurAh;
 use queries::{query_device_ex, query_port};

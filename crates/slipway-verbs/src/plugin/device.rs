@@ -8,7 +8,6 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 
-use super::abi::Wc;
 use super::client::{Client, Note};
 use super::connection::{Connection, Joint};
 use super::gateway::Session;
@@ -16,6 +15,7 @@ use super::memory::Mapping;
 use super::queues::{Armed, CompletionQueue, QueuePair, SharedQueue, state, status};
 use super::regions::Regions;
 use super::waiters::Direct;
+use crate::abi::Wc;
 use crate::wire::{Gid, Reply, Request, Transport};
 
 /// Empty polls, after which a program is taken to spin: peers then need not wake it. The second is the most.
@@ -24,7 +24,6 @@ const SPINS: (u32, u32) = (64, 1 << 16);
 /// Numbers of events that belong to no connection.
 pub(super) const BROKER: u64 = u64::MAX;
 pub(super) const WAKE: u64 = u64::MAX - 1;
-pub(super) const GATEWAY: u64 = u64::MAX - 2;
 
 /// A device that a program has opened.
 #[derive(Debug)]

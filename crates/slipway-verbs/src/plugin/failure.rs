@@ -1,9 +1,9 @@
 //! Queue pairs that fail, and what becomes of their requests.
 
-use super::abi::Wc;
 use super::device::State;
 use super::queues::{QueuePair, state, status};
 use super::receive::RECEIVED;
+use crate::abi::Wc;
 use crate::layout::CLOSED;
 
 impl State {

@@ -9,8 +9,8 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::{MaybeUninit, transmute};
 use std::sync::OnceLock;
 
-use super::abi::{ContextOps, Device, DeviceOps, INTERFACES, Interface, VerbsContext};
 use super::memory::Piece;
+use crate::abi::{ContextOps, Device, DeviceOps, INTERFACES, Interface, VerbsContext};
 
 /// Functions of libibverbs' private interface.
 pub(super) struct Library {

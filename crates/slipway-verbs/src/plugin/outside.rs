@@ -1,10 +1,10 @@
 //! Data of queue pairs whose peers are outside of the lab: the gateway carries their requests out, and tells of completions.
 
-use super::abi::Wc;
 use super::device::State;
 use super::memory::{Atomic, Piece};
 use super::queues::{Flying, Operation, QueuePair, Work, state, status};
 use super::receive::{RECEIVED, WITH_IMMEDIATE};
+use crate::abi::Wc;
 use crate::gateway::{self, Ask, Completion, Span};
 
 impl State {

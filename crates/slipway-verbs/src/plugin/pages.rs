@@ -14,9 +14,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fstat, ftruncate, memfd_create};
 use rustix::io::Errno;
 
+use super::loader;
 use super::maps::{Line, PAGE, is_private, is_shared, lines, shared_parts};
 use super::memory::{Mapping, Piece, bytes, map_back, map_over};
-use super::{forks, loader};
 use crate::gateway::{FILES, Part};
 use crate::layout::SIZED;
 
@@ -77,11 +77,8 @@ impl Drop for Taken {
     }
 }
 
-/// Takes all pages that a region touches. `None` where they are on too many files, or where some are not the program's own.
+/// Takes all pages that a region touches. The caller has seen to forks (`pthread_atfork(3)`). `None` where they are on too many files, or where some are not the program's own.
 pub(super) fn take(memory: Piece) -> Option<Taken> {
-    if !forks::are_watched() {
-        return None;
-    }
     let first = memory.at / PAGE * PAGE;
     let last = memory.at.checked_add(memory.length)?.checked_next_multiple_of(PAGE)?;
     table().take(Piece { at: first, length: last - first })

@@ -3,10 +3,10 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use super::abi::{QpAttr, QpCap, Wc};
 use super::connection::Connection;
 use super::memory::Piece;
 pub(super) use super::operation::Operation;
+use crate::abi::{QpAttr, QpCap, Wc};
 use crate::wire::{Gid, Proof, Transport};
 
 /// States of a queue pair (`enum ibv_qp_state`).

@@ -1,6 +1,5 @@
 //! Receiving: what the peer has sent, and what it asks of this end's memory.
 
-use super::abi::Wc;
 use super::address;
 use super::connection::Connection;
 use super::device::State;
@@ -8,6 +7,7 @@ use super::memory::{Atomic, Piece, atomic, copy};
 use super::queues::{Partial, QueuePair, Receive, status};
 use super::regions::access;
 use super::ring::{Header, flag, kind};
+use crate::abi::Wc;
 use crate::layout::{FAILED, NOT_READY};
 use crate::wire::{Gid, Transport};
 

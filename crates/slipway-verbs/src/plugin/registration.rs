@@ -6,8 +6,8 @@ use rustix::io::Errno;
 
 use super::device::State;
 use super::memory::Piece;
-use super::pages;
 use super::regions::{Registered, access, prepare};
+use super::{forks, pages};
 use crate::gateway::{Ask, Told};
 use crate::wire::{Region, Reply, Request};
 
@@ -58,7 +58,7 @@ impl State {
 
     /// With the gateway too, whose key the region has then. `None` where there is none, or where it cannot have the memory.
     fn register_outside(&mut self, domain: u32, memory: Piece, region: Region) -> Option<u32> {
-        self.gateway.as_ref()?;
+        self.gateway.as_ref().filter(|_| forks::are_watched())?;
         let taken = pages::take(memory)?;
         let (start, length, access) = (region.start, region.length, region.access);
         let parts = taken.parts().to_vec();

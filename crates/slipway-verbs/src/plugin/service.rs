@@ -10,7 +10,8 @@ use rustix::io::Errno;
 
 use super::client::Stage;
 use super::connection::Connection;
-use super::device::{BROKER, Device, GATEWAY, State, WAKE};
+use super::device::{BROKER, Device, State, WAKE};
+use super::gateway::GATEWAY;
 use super::waiters::Rest;
 
 /// How often the thread looks whether a program that spins still does.

@@ -2,7 +2,6 @@
 
 use std::time::Instant;
 
-use super::abi::Wc;
 use super::connection::{Connection, Import};
 use super::device::State;
 use super::memory::Atomic;
@@ -10,6 +9,7 @@ use super::memory::{Mapping, Piece, atomic, copy, store, store_last};
 use super::queues::{Awaited, Flying, Operation, QueuePair, Work, status};
 use super::regions::access;
 use super::ring::{Header, Lie, flag, for_each, kind};
+use crate::abi::Wc;
 use crate::layout::{FAILED, WANTS_HEAD};
 use crate::wire::{Reply, Request, Transport, is_group};
 

@@ -8,12 +8,12 @@ use std::mem::zeroed;
 
 use rustix::io::Errno;
 
-use super::super::abi::{CompChannel, Context, Cq, CqEx, CqInitAttrEx, Wc};
 use super::super::device::State;
 use super::super::queues::{Armed, CompletionQueue};
 use super::super::service;
 use super::objects::OurCq;
 use super::{MAX_COMPLETIONS, device, fail, waiting};
+use crate::abi::{CompChannel, Context, Cq, CqEx, CqInitAttrEx, Wc};
 
 /// Empty polls after which a poll lets others run: the peer may need this very processor. A poll that asks the kernel for what a
 /// peer of another host, or the gateway, has sent takes longer, and counts as several.

@@ -6,12 +6,12 @@ use std::ffi::{c_int, c_void};
 
 use rustix::io::Errno;
 
-use super::super::abi::{Ah, DataBuf, QpEx, Sge};
 use super::super::memory::{Atomic, Piece};
 use super::super::queues::{Operation, Work};
 use super::objects::{OurAh, ours};
 use super::requests::{FENCED, SIGNALED, SOLICITED, go, push, set_inline, set_list};
 use super::{MAX_PIECES, code, device};
+use crate::abi::{Ah, DataBuf, QpEx, Sge};
 
 /// Sets the functions of a queue pair.
 ///

@@ -6,9 +6,9 @@ use std::ffi::c_int;
 
 use rustix::io::Errno;
 
-use super::super::abi::Qp;
 use super::objects::OurQp;
 use super::{code, device};
+use crate::abi::Qp;
 use crate::wire::{Gid, Request};
 
 pub(super) unsafe extern "C" fn attach(qp: *mut Qp, group: *const Gid, _lid: u16) -> c_int {

@@ -4,8 +4,8 @@
 
 use rustix::io::Errno;
 
-use super::super::abi::{Ah, CqEx, QpEx, Srq, VerbsQp, Wc};
 use super::super::queues::Work;
+use crate::abi::{Ah, CqEx, QpEx, Srq, VerbsQp, Wc};
 use crate::wire::Gid;
 
 #[repr(C)]

@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use super::super::abi::{Context, Pd, Qp, QpAttr, QpInitAttr, QpInitAttrEx, VerbsQp};
 use super::super::connection::Joint;
 use super::super::device::{Device, State};
 use super::super::queues::{QueuePair, state};
 use super::super::service;
 use super::objects::{OurCq, OurQp, OurSrq};
 use super::{MAX_INLINE, MAX_PIECES, MAX_REQUESTS, code, destination, device, extended, fail};
+use crate::abi::{Context, Pd, Qp, QpAttr, QpInitAttr, QpInitAttrEx, VerbsQp};
 use crate::layout::CLOSED;
 use crate::wire::{Gid, Reply, Request, Transport};
 

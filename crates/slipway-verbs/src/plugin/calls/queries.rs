@@ -10,8 +10,8 @@ use std::path::Path;
 
 use rustix::io::Errno;
 
-use super::super::abi::{Context, DeviceAttr, DeviceAttrEx, PortAttr};
 use super::{MAX_COMPLETIONS, MAX_PIECES, MAX_REQUESTS, device};
+use crate::abi::{Context, DeviceAttr, DeviceAttrEx, PortAttr};
 use crate::wire::MEMBERS;
 
 /// The device's number as sysfs has it, in network order; zero where it has none.

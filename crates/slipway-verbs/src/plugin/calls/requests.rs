@@ -8,13 +8,13 @@ use std::mem::zeroed;
 
 use rustix::io::Errno;
 
-use super::super::abi::{Context, Pd, Qp, RecvWr, SendWr, Sge, Srq, SrqAttr, SrqInitAttr, SrqInitAttrEx};
 use super::super::device::State;
 use super::super::memory::{Atomic, Piece};
 use super::super::queues::{Operation, QueuePair, Receive, SharedQueue, Work, state};
 use super::super::regions::{Regions, access};
 use super::objects::{OurAh, OurQp, OurSrq};
 use super::{MAX_PIECES, MAX_REQUESTS, code, device, fail};
+use crate::abi::{Context, Pd, Qp, RecvWr, SendWr, Sge, Srq, SrqAttr, SrqInitAttr, SrqInitAttrEx};
 use crate::wire::Transport;
 
 /// Largest datagram: the port's MTU.

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use super::super::abi::Wc;
 use super::super::client::{Client, connect};
 use super::super::memory::{Mapping, Piece};
 use super::super::queues::{Armed, Operation, state, status};
 use super::super::regions::access;
 use super::super::waiters::Next;
 use super::requests::set_inline;
+use crate::abi::Wc;
 use crate::gateway::{Ask, Completion, Told};
 use crate::wire::{Region, Request};
 use given::{ACCESS, DOMAIN, DONE, event, given, results, span};

@@ -98,6 +98,7 @@ fn memory_that_comes_in_the_place_of_unmapped_pages_has_a_file_of_its_own() {
 
 #[test]
 fn a_child_has_its_own_neighbours_of_a_region() {
+    assert!(crate::plugin::forks::are_watched());
     let memory = memory(3);
     let taken = take(memory.piece(100, 2 * PAGE).unwrap()).unwrap();
     let neighbours = [0, 3 * PAGE - 1].map(|offset| memory.piece(offset, 1).unwrap());

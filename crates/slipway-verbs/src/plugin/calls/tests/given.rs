@@ -8,7 +8,6 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, socketpair};
 
-use super::super::super::abi::{QpAttr, QpCap, Wc};
 use super::super::super::client::{Client, connect};
 use super::super::super::device::{Device, State};
 use super::super::super::gateway::Session;
@@ -17,6 +16,7 @@ use super::super::super::queues::{Armed, CompletionQueue, Operation, QueuePair, 
 use super::super::super::regions::access;
 use super::super::pairs::modify;
 use super::super::requests::{go, push, set_list};
+use crate::abi::{QpAttr, QpCap, Wc};
 use crate::broker::{Broker, Caps, NodeConfig, listen};
 use crate::gateway::{Ask, Completion, Span, Told};
 use crate::wire::{self, Reply, Request, Transport};
@@ -174,11 +174,8 @@ impl Given {
             done: 0,
             is_fenced: false,
         };
-        let sge = |it: &Piece| super::super::super::abi::Sge {
-            addr: it.at as u64,
-            length: u32::try_from(it.length).unwrap(),
-            lkey: key,
-        };
+        let sge =
+            |it: &Piece| crate::abi::Sge { addr: it.at as u64, length: u32::try_from(it.length).unwrap(), lkey: key };
         let list: Vec<_> = list.iter().map(sge).collect();
         set_list(&mut work, DOMAIN, &self.device.lock().regions, &list);
         work
