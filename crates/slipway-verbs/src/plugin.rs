@@ -1,6 +1,6 @@
 //! The plug-in: a provider of libibverbs, loaded into the programs of a node.
 //!
-//! C calls come in by [`calls`] and its modules, which alone know libibverbs' structures ([`abi`]). They find the state of an
+//! C calls come in by [`calls`] and its modules, which alone know libibverbs' structures ([`abi`](crate::abi)). They find the state of an
 //! open device, [`device`], behind one lock. A thread of service takes that lock as the program does ([`service`]).
 //! A peer shares the memory of [`connection`], and nothing that is read there is trusted.
 
