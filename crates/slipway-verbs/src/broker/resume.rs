@@ -56,9 +56,7 @@ impl Tables {
 
     /// Takes up a region that an earlier broker, or the gateway, has given this key.
     pub(super) fn take_region(&mut self, key: u32, held: Held) -> Result<(), Errno> {
-        if self.regions.values().filter(|it| it.node == held.node).count() >= self.caps_of(held.node).1 {
-            return Err(Errno::NOMEM);
-        }
+        self.admit_region(held.node)?;
         match self.regions.entry((held.node, key)) {
             Entry::Occupied(_) => Err(Errno::EXIST),
             Entry::Vacant(vacant) => {

@@ -280,11 +280,15 @@ impl Tables {
         self.groups.leave(number);
     }
 
+    /// Whether a node may have one more region.
+    pub(super) fn admit_region(&self, node: u32) -> Result<(), Errno> {
+        let count = self.regions.values().filter(|it| it.node == node).count();
+        if count >= self.caps_of(node).1 { Err(Errno::NOMEM) } else { Ok(()) }
+    }
+
     /// Holds a region under a key that nobody can guess in a few thousand tries.
     pub(super) fn add_region(&mut self, held: Held) -> Result<u32, Errno> {
-        if self.regions.values().filter(|it| it.node == held.node).count() >= self.caps_of(held.node).1 {
-            return Err(Errno::NOMEM);
-        }
+        self.admit_region(held.node)?;
         loop {
             let mut bytes = [0; 4];
             rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
