@@ -16,7 +16,7 @@ pub(crate) use answers::{Attributes, Event, Kind, Route, USUAL_KEY};
 pub(crate) use command::{COMMAND, Command, LONGEST_COMMAND};
 pub(crate) use control::{Control, HEADER, LONGEST_CONTROL};
 pub(crate) use slipway_verbs::management::{
-    IN_LOOKED_UP, IN_LOOKUP, IN_REJECTION, IN_REPLY, IN_REQUEST, LENGTH, Message, Offer, Step,
+    IN_LOOKED_UP, IN_LOOKUP, IN_REJECTION, IN_REPLY, IN_REQUEST, Line, Message, Offer, Step,
 };
 
 /// Whether bytes are a command of libibverbs or librdmacm, which any program in a node may write.

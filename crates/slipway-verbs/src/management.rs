@@ -1,8 +1,10 @@
 //! Messages about a connection of `rdma_cm(7)`, between the routers of two hosts and between a router and the gateway: one length,
 //! the kind first.
 
+mod line;
 mod offer;
 
+pub use line::Line;
 pub use offer::{IN_LOOKED_UP, IN_LOOKUP, IN_REJECTION, IN_REPLY, IN_REQUEST, OFFER, Offer};
 
 fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {

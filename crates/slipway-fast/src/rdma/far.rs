@@ -7,13 +7,12 @@ use std::sync::Arc;
 
 use rustix::event::epoll;
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use super::connections::{Caller, Connections, Elsewhere, Peer, Wish};
 use super::{Rdma, State};
 use crate::admission::Admission;
 use crate::peers::{Managed, Peers};
-use crate::rdma_wire::{Kind, LENGTH, Message, Offer, Step};
+use crate::rdma_wire::{Kind, Line, Message, Offer, Step};
 use crate::sync::lock;
 
 /// Most connections with nodes of other hosts, each with a descriptor of the router's.
@@ -24,40 +23,15 @@ const FIRST: u64 = 1 << 63;
 /// A stream to another router, for one connection.
 #[derive(Debug)]
 pub(super) struct Link {
-    stream: OwnedFd,
+    line: Line,
     /// The identifier here; none until the client has asked.
     id: Result<u32, Caller>,
-    received: [u8; LENGTH],
-    length: usize,
 }
 
 impl Link {
-    /// Sends a message. There is always room: few are unread at a time. An error is the end of the stream.
-    fn send(&self, message: &Message) -> bool {
-        let sent = send(&self.stream, &message.write(), SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
-        sent.is_ok_and(|sent| sent == LENGTH)
-    }
-
     /// Whether its identifier here is still there, or none has come yet.
     pub(super) fn is_kept(&self, connections: &Connections) -> bool {
         self.id.as_ref().map_or(true, |id| connections.has(*id))
-    }
-
-    /// The next message; none where a part is missing. An error is the end of the stream.
-    fn receive(&mut self) -> Result<Option<Message>, Errno> {
-        loop {
-            match recv(&self.stream, &mut self.received[self.length..], RecvFlags::DONTWAIT) {
-                Ok((_, 0)) => return Err(Errno::PIPE),
-                Ok((_, read)) => self.length += read,
-                Err(Errno::AGAIN) => return Ok(None),
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(error),
-            }
-            if self.length == LENGTH {
-                self.length = 0;
-                return Message::read(&self.received).map(Some).ok_or(Errno::PROTO);
-            }
-        }
     }
 }
 
@@ -116,7 +90,7 @@ impl Rdma {
         let number = FIRST + state.next_link;
         state.next_link += 1;
         epoll::add(&ends.epoll, &stream, epoll::EventData::new_u64(number), epoll::EventFlags::IN)?;
-        state.links.insert(number, Link { stream, id, received: [0; LENGTH], length: 0 });
+        state.links.insert(number, Link { line: stream.into(), id });
         Ok(number)
     }
 }
@@ -125,7 +99,7 @@ impl State {
     /// Sends a message by a link. A link that has ended is noticed where it is heard.
     fn send(&mut self, link: u64, message: &Message) {
         if let Some(link) = self.links.get(&link) {
-            link.send(message);
+            let _ = link.line.send(message);
         }
     }
 
@@ -152,7 +126,7 @@ impl State {
     pub(super) fn hear(&mut self, number: u64) {
         loop {
             let Some(link) = self.links.get_mut(&number) else { return };
-            match link.receive() {
+            match link.line.receive() {
                 Ok(None) => return,
                 Ok(Some(message)) => {
                     if !self.heed(number, message) {

@@ -277,7 +277,7 @@ impl Table {
     /// A router has a message, or has left.
     fn hear(&mut self, number: u64) {
         let Some(call) = self.calls.get_mut(&number) else { return };
-        let is_kept = match (call.receive(), &call.state) {
+        let is_kept = match (call.line.receive(), &call.state) {
             // The client's program acknowledges, as the device has already.
             (Ok(None), _) | (Ok(Some(Message { step: Step::Established, .. })), State::Open(_)) => true,
             (Ok(Some(Message { step: Step::Request, offer, .. })), State::Called) => self.look(number, offer).is_ok(),
