@@ -18,6 +18,9 @@ use super::{CgroupError, Controller, Limits, Usage, failed, usage};
 pub(super) const PATIENCE: Duration = Duration::from_mins(1);
 /// Between two looks at a state that version 1 does not announce.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
+/// Between two looks whether a group is still there. Its last events are lost where another process removes it at once:
+/// `kernfs_notify` wakes its readers from a work queue, and removing a file wakes none (`fs/kernfs/file.c`).
+const LOOK_WHETHER_GONE: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Version {
@@ -242,9 +245,11 @@ impl Group {
         })
     }
 
-    /// Ends every process in the group and below, and waits until they are gone. No process can be cloned into it afterwards:
-    /// Linux ends, from 6.14 on, what is cloned into a group whose `cgroup.kill` was ever written (`cgroup_css_set_fork` compares
-    /// with another group's count).
+    /// Ends every process in the group and below, and waits until they are gone. Removed already is fine.
+    ///
+    /// No process can be cloned into the group afterwards: Linux ends, from 6.14 on, a process that is cloned into a group
+    /// whose `cgroup.kill` was ever written (`cgroup_css_set_fork` compares with
+    /// another group's count).
     ///
     /// # Errors
     /// [`CgroupError::Stuck`] when one hangs in the kernel.
@@ -252,11 +257,8 @@ impl Group {
         let Some(Place { part, folder }) = self.record() else {
             return Ok(());
         };
-        if part.version == Version::V2 && folder.has("cgroup.kill") {
-            folder.write("cgroup.kill", "1")?;
-        } else {
-            self.begin_to_kill()?;
-        }
+        let is_one_write = part.version == Version::V2 && folder.has("cgroup.kill");
+        unless_gone(if is_one_write { folder.write("cgroup.kill", "1") } else { self.begin_to_kill() })?;
         self.places.iter().try_for_each(wait_empty)
     }
 
@@ -320,15 +322,16 @@ fn children(folder: &Folder) -> Result<Vec<Folder>, CgroupError> {
     folder.children()?.iter().filter_map(|name| folder.child(name).transpose()).collect()
 }
 
-/// Nothing, of a child that was removed meanwhile: a job's groups go with the job, whatever else goes on in the node.
+/// Nothing, of a group that was removed meanwhile: a job's groups go with the job, whatever else goes on in the node.
 fn unless_gone<T: Default>(found: Result<T, CgroupError>) -> Result<T, CgroupError> {
-    let is_gone = |error: &io::Error| {
-        error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(rustix::io::Errno::NODEV.raw_os_error())
-    };
     match found {
         Err(CgroupError::Io { source, .. }) if is_gone(&source) => Ok(T::default()),
         found => found,
     }
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(rustix::io::Errno::NODEV.raw_os_error())
 }
 
 /// Thaws a version 1 folder and each one below, which may have been frozen for itself: a stopped process cannot end.
@@ -344,7 +347,7 @@ fn wait_empty(place: &Place) -> Result<(), CgroupError> {
     }
     // Version 1 announces nothing about a group; each process announces its own end.
     let deadline = Instant::now() + PATIENCE;
-    while let Some(&pid) = pids(folder)?.first() {
+    while let Some(&pid) = unless_gone(pids(folder))?.first() {
         if Instant::now() > deadline {
             return Err(stuck(folder, "empty"));
         }
@@ -381,7 +384,7 @@ fn remove(place: &Place) -> Result<(), CgroupError> {
 
 fn remove_below(place: &Place) -> Result<(), CgroupError> {
     let below = |folder| Place { part: place.part.clone(), folder };
-    children(&place.folder)?.into_iter().try_for_each(|folder| unless_gone(remove(&below(folder))))
+    unless_gone(children(&place.folder))?.into_iter().try_for_each(|folder| remove(&below(folder)))
 }
 
 /// Waits until `cgroup.events` has the line, woken by the kernel at each change. A folder that is gone had no processes.
@@ -394,22 +397,26 @@ fn wait_event(folder: &Folder, line: &str, action: &'static str) -> Result<(), C
     };
     loop {
         let mut text = String::new();
-        events.rewind().and_then(|()| events.read_to_string(&mut text)).map_err(error)?;
+        match events.rewind().and_then(|()| events.read_to_string(&mut text)) {
+            Err(gone) if is_gone(&gone) => return Ok(()),
+            read => read.map_err(error)?,
+        };
         if text.lines().any(|have| have == line) {
             return Ok(());
         }
-        if !wait(&mut [PollFd::new(&events, PollFlags::PRI)], deadline) {
+        let now = Instant::now();
+        if now > deadline {
             return Err(stuck(folder, action));
         }
+        wait(&mut [PollFd::new(&events, PollFlags::PRI)], deadline.min(now + LOOK_WHETHER_GONE));
     }
 }
 
-/// False at the deadline.
-fn wait(descriptors: &mut [PollFd<'_>], deadline: Instant) -> bool {
+/// Until an event, a signal or the deadline: the caller looks again.
+fn wait(descriptors: &mut [PollFd<'_>], deadline: Instant) {
     let left = deadline.saturating_duration_since(Instant::now());
     let left = Timespec::try_from(left).ok();
-    // Woken by a signal counts as woken: the caller looks again.
-    !matches!(poll(descriptors, left.as_ref()), Ok(0))
+    let _ = poll(descriptors, left.as_ref());
 }
 
 pub(super) fn stuck(folder: &Folder, action: &'static str) -> CgroupError {
