@@ -24,7 +24,8 @@ export async function campaign(main, id, part) {
   main.replaceChildren(head, strip(id, Object.keys(tabs), chosen), body);
   let progress = of;
   let view = await tabs[chosen](body, of, data);
-  header(head, of, progress);
+  const tell = header(head, of);
+  tell(progress);
 
   let due = 0, spoken = "", timer = null;
   const fresh = async () => {
@@ -35,7 +36,7 @@ export async function campaign(main, id, part) {
   const events = new EventSource(`/api/v1${url(id, "/events")}`);
   events.addEventListener("progress", async (event) => {
     progress = JSON.parse(event.data);
-    header(head, of, progress);
+    tell(progress);
     if (chosen === "overview") view(progress);
     const { counts, state } = progress;
     const word = `${state}, ${Math.floor((20 * (counts.done + counts.failed)) / Math.max(counts.points, 1)) * 5} percent`;
@@ -60,40 +61,47 @@ function strip(id, names, chosen) {
   }, name[0].toUpperCase() + name.slice(1))));
 }
 
-function header(place, of, progress) {
-  const { counts, state } = progress;
+/** Fills the head, and returns a function that shows progress. The buttons stay: a click begins and ends on the same element. */
+function header(place, of) {
   const act = (path, body) => async () => { try { await post(url(of.id, path), body); } catch (error) { warn(error); } };
-  const buttons = [];
-  const focused = place.contains(document.activeElement) ? document.activeElement.textContent : null;
-  const add = (text, action, kind) => buttons.push(h("button", { class: kind, onclick: action }, text));
-  if (may("run")) {
-    const open = counts.waiting + counts.running > 0;
-    if (!progress.runs && open && state !== "cancelled") add(state === "new" ? "Start" : "Go on", act("/start"), "first");
-    if (state === "running") add("Pause", act("/pause"));
-    if (state === "paused" || state === "cancelled") add("Resume", act("/resume"));
-    if (counts.failed && state !== "cancelled") add("Retry failures", act("/retry", {}));
-    if (open && state !== "cancelled") add("Cancel", act("/cancel"), "bad");
-  }
-  if (may("admin") && !progress.runs) {
-    add("Delete", async () => {
-      if (!confirm(`Delete campaign ${of.name} with all its results?`)) return;
-      try { await call("DELETE", url(of.id, "")); location.hash = "#/"; } catch (error) { warn(error); }
-    }, "bad");
-  }
-  const legend = [["done", counts.done], ["failed", counts.failed], ["running", counts.running], ["waiting", counts.waiting]];
-  place.replaceChildren(
+  const remove = async () => {
+    if (!confirm(`Delete campaign ${of.name} with all its results?`)) return;
+    try { await call("DELETE", url(of.id, "")); location.hash = "#/"; } catch (error) { warn(error); }
+  };
+  const run = may("run"), admin = may("admin");
+  const isOpen = ({ counts, state }) => counts.waiting + counts.running > 0 && state !== "cancelled";
+  const canStart = (progress) => run && !progress.runs && isOpen(progress);
+  const buttons = [
+    ["Start", act("/start"), "first", (progress) => canStart(progress) && progress.state === "new"],
+    ["Go on", act("/start"), "first", (progress) => canStart(progress) && progress.state !== "new"],
+    ["Pause", act("/pause"), null, ({ state }) => run && state === "running"],
+    ["Resume", act("/resume"), null, ({ state }) => run && (state === "paused" || state === "cancelled")],
+    ["Retry failures", act("/retry", {}), null, ({ counts, state }) => run && counts.failed > 0 && state !== "cancelled"],
+    ["Cancel", act("/cancel"), "bad", (progress) => run && isOpen(progress)],
+    ["Delete", remove, "bad", (progress) => admin && !progress.runs],
+  ].map(([text, onclick, kind, isOffered]) => ({ element: h("button", { class: kind, onclick }, text), isOffered }));
+  const state = h("span"), counted = h("div");
+  put(place,
     h("div", { class: "row between" },
-      h("div", { class: "row" }, h("h1", {}, of.name), h("span", { class: `state ${state}` }, state)),
-      h("div", { class: "row" }, buttons)),
-    bar(counts),
-    h("ul", { class: "legend" }, legend.map(([kind, count]) => h("li", {}, h("i", { class: kind }), h("b", {}, number(count)), ` ${kind}`))),
-    h("dl", { class: "tiles" },
-      tile("time left", state === "ended" ? "none" : duration(progress.left)),
-      tile("points per minute", progress.rate === null ? "–" : number(Number((60 * progress.rate).toPrecision(3)))),
-      tile("workers now", number(progress.workers)),
-      tile("duration so far", duration(progress.cost.elapsed)),
-      tile("points", number(counts.points))));
-  if (focused) [...place.querySelectorAll("button")].find((button) => button.textContent === focused)?.focus();
+      h("div", { class: "row" }, h("h1", {}, of.name), state),
+      h("div", { class: "row" }, buttons.map(({ element }) => element))),
+    counted);
+  return (progress) => {
+    const { counts } = progress;
+    for (const { element, isOffered } of buttons) element.hidden = !isOffered(progress);
+    state.className = `state ${progress.state}`;
+    state.textContent = progress.state;
+    const legend = [["done", counts.done], ["failed", counts.failed], ["running", counts.running], ["waiting", counts.waiting]];
+    put(counted,
+      bar(counts),
+      h("ul", { class: "legend" }, legend.map(([kind, count]) => h("li", {}, h("i", { class: kind }), h("b", {}, number(count)), ` ${kind}`))),
+      h("dl", { class: "tiles" },
+        tile("time left", progress.state === "ended" ? "none" : duration(progress.left)),
+        tile("points per minute", progress.rate === null ? "–" : number(Number((60 * progress.rate).toPrecision(3)))),
+        tile("workers now", number(progress.workers)),
+        tile("duration so far", duration(progress.cost.elapsed)),
+        tile("points", number(counts.points))));
+  };
 }
 
 const tile = (name, value) => h("div", {}, h("dt", {}, name), h("dd", {}, value));

@@ -8,6 +8,8 @@ import { campaign } from "./campaign.js";
 const main = document.getElementById("main");
 /** Ends what the view has running. */
 let leave = () => {};
+/** One view comes after another: a slow one never replaces the one that was asked for after it. */
+let shown = Promise.resolve();
 
 async function show() {
   leave();
@@ -44,9 +46,9 @@ async function start() {
   try { await begin(); } catch (error) { return error.code === "unauthorized" ? ask() : warn(error); }
   const out = async () => { await call("DELETE", "/session"); ask(); };
   document.getElementById("who").replaceChildren(`${session.name} (${session.role})`, h("button", { class: "plain", onclick: out }, "Log out"));
-  show();
+  shown = shown.then(show);
 }
 
 document.querySelector("[data-skip]").addEventListener("click", (event) => { event.preventDefault(); main.focus(); });
-addEventListener("hashchange", show);
+addEventListener("hashchange", () => { shown = shown.then(show); });
 start();

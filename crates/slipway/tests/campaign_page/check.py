@@ -36,10 +36,13 @@ def check(browser):
 
     # A campaign starts by a click, and its progress comes by itself.
     browser.go(f"{base}#/c/{NAME}")
-    browser.click(browser.button("Start"))
+    start = browser.button("Start")
+    browser.click(start)
     browser.until("a rate", "return document.querySelector('.state')?.textContent === 'running' && /points per minute\\n\\d/.test(document.body.innerText)")
     browser.until("the time left", "return /time left\\n\\d/.test(document.body.innerText)")
     browser.until("workers", "return document.querySelectorAll('tbody tr').length > 0")
+    # Buttons stay while progress comes, so that a click begins and ends on the same one.
+    assert browser.run("return arguments[0].isConnected && arguments[0].hidden", {ELEMENT: start}), browser.text()
     browser.picture(f"{folder}/running.png")
     browser.until("the end", "return document.querySelector('.state')?.textContent === 'ended'")
     live = browser.run("return document.querySelector('#live').textContent")
