@@ -10,6 +10,7 @@ use slipway_measure::play::Line;
 
 use crate::error::MachineError;
 use crate::message::{Answer, Order, VERSION, receive, send};
+use crate::shepherd;
 
 /// The hidden command that serves a part.
 const COMMAND: &str = "machine";
@@ -145,6 +146,9 @@ impl Channel {
     /// Leaves the part that is kept to itself: its process may be there for as long as the lab.
     pub(crate) fn leave(mut self) {
         self.stays = self.is_of_job;
+        if self.stays {
+            shepherd::dismiss(self.child.id());
+        }
     }
 
     /// The log of the scenario that the part played last.

@@ -23,6 +23,7 @@ pub mod play;
 mod probe;
 pub mod serve;
 mod shared;
+mod shepherd;
 pub mod up;
 pub mod verify;
 

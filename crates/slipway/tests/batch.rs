@@ -183,6 +183,27 @@ fn a_jobs_end_is_the_labs_however_it_ends() {
     assert_eq!(slurm.remains(), [""; 0]);
 }
 
+/// The end of a script kills what it has left behind: each `srun`, and the helper that has the step killed then.
+#[test]
+fn a_lab_outlives_the_commands_that_lead_to_its_machines() {
+    let slurm = Slurm::new(3);
+    slurm.file("lab.yaml", LAB);
+    let of_job =
+        "for p in $(pgrep -x srun); do grep -q job_$SLURM_JOB_ID/ /proc/$p/cgroup && echo $p; done 2>/dev/null";
+    let job = slurm.submit(
+        3,
+        &format!(
+            "sruns() {{ {of_job}; }}\n\
+             slipway up lab.yaml\n\
+             for p in $(sruns); do [ \"$(ps -o comm= -p $(ps -o ppid= -p $p))\" = srun ] || kill -KILL $p; done\n\
+             while [ -n \"$(sruns)\" ]; do sleep 0.1; done\n\
+             slipway exec job n1 -- ping -q -c3 -W5 n2 && slipway down job && exit 7\n"
+        ),
+    );
+    assert_eq!(slurm.end_of(&job), ("FAILED".to_owned(), "7:0".to_owned()), "{}", slurm.output());
+    assert_eq!(slurm.remains(), [""; 0]);
+}
+
 #[test]
 fn programs_of_a_run_are_warned() {
     let slurm = Slurm::new(2);
