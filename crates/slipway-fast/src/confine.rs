@@ -53,15 +53,13 @@ pub fn confine() -> io::Result<()> {
 }
 
 /// Calls with certain arguments.
-fn restricted() -> [Permit; 8] {
+fn restricted() -> [Permit; 7] {
     let whole = u32::MAX;
     let int = i32::cast_unsigned;
     let domains = [libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK].map(int);
     [
         // Its own limits only.
         Permit::only(libc::SYS_prlimit64, 0, whole, &[0]),
-        // A thread with descriptors of its own.
-        Permit::only(libc::SYS_unshare, 0, whole, &[int(libc::CLONE_FILES)]),
         Permit::only(libc::SYS_openat, 2, int(CHANGING), &[0]),
         Permit::only(libc::SYS_ioctl, 1, OF_LISTENERS.0, &[OF_LISTENERS.1]),
         Permit::only(libc::SYS_ioctl, 1, OF_SOCKETS.0, &[OF_SOCKETS.1]),

@@ -10,6 +10,7 @@ use slipway_sys::bpf::{
 };
 use slipway_sys::notify::Caller;
 use slipway_sys::seccomp::{Trap, Verdict, When};
+use slipway_verbs::untrusted::SO_PASSRIGHTS;
 
 use crate::emulation::{FREE, HEARD, OF_SOCKETS, SELDOM, free};
 use crate::metadata::OPTIONS;
@@ -69,9 +70,6 @@ const SET: &[i32] = &[libc::SO_MAX_PACING_RATE, libc::SO_PRIORITY];
 
 /// Packet filters, which trap only when they are set too: a program's own filter would see the host's packets.
 pub(crate) const FILTERS: [i32; 2] = [libc::SO_ATTACH_FILTER, libc::SO_ATTACH_BPF];
-
-/// Whether descriptors may be passed over a unix socket; Linux 6.16 (`include/uapi/asm-generic/socket.h`).
-pub(crate) const SO_PASSRIGHTS: i32 = 83;
 
 /// Requests about interfaces, addresses and routes (`include/uapi/linux/sockios.h`), which a socket answers for the network
 /// namespace that it was made in: all of sockets' own from `SIOCGIFNAME` on, sixteen to a value.

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket, socketpair};
 use slipway_lab::id::NodeId;
 use slipway_sys::sockopt::{self, Name};
+use slipway_verbs::untrusted::SO_PASSRIGHTS;
 
-use crate::filter::SO_PASSRIGHTS;
 use crate::sync::lock;
 
 const PASSRIGHTS: Name = Name { level: libc::SOL_SOCKET, name: SO_PASSRIGHTS };

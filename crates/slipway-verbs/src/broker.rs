@@ -29,6 +29,7 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType, acceptfrom_with};
 
+use crate::untrusted::{Untrusted, untrusted};
 use crate::wire::{self, Answer, Gid, Request, WireError};
 pub use counts::Traffic;
 pub use far::Hosts;
@@ -150,7 +151,7 @@ const LISTENER: u64 = 1 << 63;
 
 struct Program {
     node: u32,
-    socket: OwnedFd,
+    socket: Untrusted,
 }
 
 /// The broker of one virtual host.
@@ -306,6 +307,7 @@ impl Broker {
     fn accept(&mut self, node: u32) {
         let Some(listener) = self.listeners.get(&node) else { return };
         let Ok((socket, _)) = acceptfrom_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) else { return };
+        let socket = Untrusted::from(socket);
         let programs = self.programs.values().filter(|it| it.node == node).count();
         if programs >= self.tables.caps().programs {
             return;
@@ -320,25 +322,27 @@ impl Broker {
     /// Serves one request, so that no program holds others up by many.
     fn serve(&mut self, id: u64) {
         let Some(program) = self.programs.get(&id) else { return };
-        match wire::receive::<Request>(program.socket.as_fd(), RecvFlags::DONTWAIT) {
-            Ok((request, fds)) => {
+        match wire::receive_untrusted::<Request>(program.socket.as_fd(), RecvFlags::DONTWAIT) {
+            Ok((Some(request), fds)) => {
                 let from = reply::From { program: id, node: program.node };
                 let asked = (&mut self.policy, &mut self.limits, &mut self.way);
                 let done = requests::answer(&mut self.tables, asked, from, &request, fds);
                 self.reply(id, done);
             }
             Err(WireError::Socket(Errno::AGAIN)) => {}
-            Err(_) => self.forget(id),
+            Ok((None, _)) | Err(_) => self.forget(id),
         }
     }
 
     fn reply(&mut self, id: u64, done: Done) {
-        for (program, note, fds) in &done.notes {
-            self.tell(*program, note, &fds.iter().map(AsFd::as_fd).collect::<Vec<_>>());
+        for (program, note, fds) in done.notes {
+            let fds = untrusted(fds);
+            self.tell(program, &note, &fds.iter().map(AsFd::as_fd).collect::<Vec<_>>());
         }
         if let Some(reply) = done.reply {
-            let fds: Vec<_> = done.fds.iter().map(AsFd::as_fd).collect();
-            self.tell(id, &Answer::Reply(reply), &fds);
+            // The program has them from now on.
+            let fds = untrusted(done.fds);
+            self.tell(id, &Answer::Reply(reply), &fds.iter().map(AsFd::as_fd).collect::<Vec<_>>());
         }
     }
 
@@ -351,7 +355,10 @@ impl Broker {
     }
 
     fn forget(&mut self, id: u64) {
-        self.programs.remove(&id);
+        if let Some(program) = self.programs.remove(&id) {
+            // Its socket closes later.
+            let _ = epoll::delete(&self.epoll, &program.socket);
+        }
         self.tables.forget(id);
     }
 }

@@ -39,11 +39,6 @@ pub fn leads_there(end: impl AsFd) -> bool {
     sockopt::socket_domain(end).is_ok_and(|family| family == AddressFamily::UNIX)
 }
 
-/// Does what may wait in a thread of its own. Without a thread, the work is dropped here.
-pub(crate) fn aside(work: impl FnOnce() + Send + 'static) {
-    let _ = std::thread::Builder::new().name("closes".into()).spawn(work);
-}
-
 /// A random name of a connection to come: whoever knows it may be the other end.
 pub type Token = [u8; 16];
 

@@ -17,6 +17,7 @@ mod region;
 mod serve;
 mod session;
 mod table;
+mod worker;
 
 use std::net::SocketAddr;
 

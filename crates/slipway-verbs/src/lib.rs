@@ -18,4 +18,6 @@ pub mod gateway;
 pub mod layout;
 pub mod management;
 pub mod plugin;
+mod servant;
+pub mod untrusted;
 pub mod wire;

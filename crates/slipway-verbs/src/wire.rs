@@ -10,12 +10,11 @@ use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, recvmsg, sendmsg,
-};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+
+use crate::untrusted::{self, Received, Untrusted};
 
 pub use objects::{Object, Proof, Region, Shared};
 
@@ -284,36 +283,26 @@ pub fn send<T: Serialize>(socket: BorrowedFd<'_>, packet: &T, fds: &[BorrowedFd<
 /// # Errors
 /// [`WireError::Socket`] with `EAGAIN` where there is none and the socket does not wait.
 pub fn receive<T: DeserializeOwned>(socket: BorrowedFd<'_>, flags: RecvFlags) -> Result<(T, Vec<OwnedFd>), WireError> {
-    let (packet, fds) = receive_any(socket, flags)?;
-    Ok((packet.ok_or(WireError::Malformed)?, fds))
+    let (packet, fds) = receive_untrusted(socket, flags)?;
+    Ok((packet.ok_or(WireError::Malformed)?, fds.into_iter().map(Untrusted::trusted).collect()))
 }
 
-/// As [`receive`]. `None` where the packet is none of ours: its descriptors come all the same, since to close one may take long.
+/// As [`receive`], from a program that may be hostile. `None` where the packet is none of ours.
 ///
 /// # Errors
 /// As for [`receive`].
-pub fn receive_any<T: DeserializeOwned>(
+pub fn receive_untrusted<T: DeserializeOwned>(
     socket: BorrowedFd<'_>,
     flags: RecvFlags,
-) -> Result<(Option<T>, Vec<OwnedFd>), WireError> {
+) -> Result<(Option<T>, Vec<Untrusted>), WireError> {
     let mut bytes = [0; LONGEST];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let received = rustix::io::retry_on_intr(|| {
-        let flags = flags | RecvFlags::CMSG_CLOEXEC;
-        recvmsg(socket, &mut [io::IoSliceMut::new(&mut bytes)], &mut ancillary, flags)
-    })?;
-    let mut fds = Vec::new();
-    for message in ancillary.drain() {
-        if let RecvAncillaryMessage::ScmRights(rights) = message {
-            fds.extend(rights);
-        }
-    }
-    if received.bytes == 0 && fds.is_empty() {
+    let received = rustix::io::retry_on_intr(|| untrusted::receive(socket, &mut bytes, flags))?;
+    let Received { bytes: length, is_whole, fds } = received;
+    if length == 0 && fds.is_empty() {
         return Err(WireError::Ended);
     }
-    let is_whole = !received.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC);
-    let packet = bytes.get(..received.bytes).filter(|_| is_whole).and_then(parse);
+    let is_whole = is_whole && fds.len() <= DESCRIPTORS;
+    let packet = bytes.get(..length).filter(|_| is_whole).and_then(parse);
     Ok((packet, fds))
 }
 

@@ -2,6 +2,8 @@
 
 #[path = "broker/given.rs"]
 mod given;
+#[path = "broker/lingering.rs"]
+mod lingering;
 #[path = "broker/succession.rs"]
 mod succession;
 
@@ -12,7 +14,10 @@ use std::time::Duration;
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags,
+    SocketType, sendmsg,
+};
 use slipway_verbs::broker::{Broker, Caps, Limits, NodeConfig, Policy, Terms, gid, listen};
 use slipway_verbs::layout::count;
 use slipway_verbs::wire::{Answer, End, Gid, Region, Reply, Request, Shared, Transport, WireError, receive, send};
@@ -298,6 +303,63 @@ fn nonsense_ends_a_program_and_no_other() {
     rustix::net::send(&one.socket, &[255; 40], SendFlags::empty()).unwrap();
     assert!(one.hear().is_err());
     two.ask(&Request::Hello).unwrap();
+}
+
+/// Sends bytes along with descriptors, as many as one message may have.
+fn send_along(socket: impl AsFd, bytes: &[u8], what: &OwnedFd) -> Result<usize, Errno> {
+    const MOST: usize = 253;
+    let rights = [what.as_fd(); MOST];
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    assert!(ancillary.push(SendAncillaryMessage::ScmRights(&rights)));
+    sendmsg(socket, &[std::io::IoSlice::new(bytes)], &mut ancillary, SendFlags::empty())
+}
+
+/// A program of node 1 hands the broker sockets that close slowly, and nobody waits for it.
+#[test]
+fn sockets_that_close_slowly_hold_nobody_up() {
+    let broker = Running::open();
+    let two = broker.program(2);
+    let answers = |how: &str| {
+        let (done, answered) = mpsc::channel();
+        let two = Program { socket: two.socket.try_clone().unwrap() };
+        std::thread::spawn(move || done.send(two.ask(&Request::Hello).map(drop)));
+        assert_eq!(answered.recv_timeout(Duration::from_secs(30)), Ok(Ok(())), "{how}");
+    };
+    let socket = || {
+        let (one, peer) = lingering::stream();
+        (lingering::linger(one), peer)
+    };
+    let (slow, _peer) = socket();
+    let one = broker.program(1);
+    send(one.socket.as_fd(), &Request::Hello, &[slow.as_fd()]).unwrap();
+    drop(slow);
+    one.hear().unwrap();
+    answers("beside a request");
+
+    let (slow, _peer) = socket();
+    send_along(&one.socket, &[255; 40], &slow).unwrap();
+    for _ in 0..4 {
+        // The broker ends the program before it reads these.
+        let _ = send_along(&one.socket, &[255; 40], &slow);
+    }
+    drop(slow);
+    assert!(one.hear().is_err());
+    answers("beside nonsense, and unread");
+
+    let (slow, peer) = socket();
+    let one = broker.program(1);
+    let (a, b) = (one.pair(), two.pair());
+    let bell = one.connect(a, 2, b).unwrap().1.remove(1);
+    let sent = send_along(&bell, &[1], &slow);
+    if sent.is_err() {
+        // The kernel refuses from Linux 6.16 on, and this test is the last to have the socket.
+        assert_eq!(sent, Err(Errno::PERM));
+        drop(peer);
+    }
+    drop((slow, bell));
+    one.ask(&Request::DestroyQueuePair { number: a }).unwrap();
+    answers("along a bell");
 }
 
 /// Counts are each node's own word: a program writes its own page alone, and its peer's says the same as before.

@@ -1,5 +1,8 @@
 //! Brokers of two virtual hosts, and programs that may be hostile. A queue of questions takes the place of the network.
 
+#[path = "broker/lingering.rs"]
+mod lingering;
+
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -240,6 +243,28 @@ fn a_revocation_ends_the_stream_for_both_whatever_they_hold() {
     assert!(matches!(hear(&a), Some((Answer::Revoked { number }, _)) if number == one));
     assert_eq!(rustix::net::recv(&theirs, &mut [0; 1], RecvFlags::DONTWAIT).unwrap().1, 0);
     assert_eq!(rustix::io::write(&ours, b"x").unwrap_err(), Errno::PIPE);
+}
+
+/// The broker goes on, though the last one to close the stream has to wait for a minute.
+#[test]
+fn a_stream_that_closes_slowly_holds_nobody_up() {
+    let mut lab = Lab::new([open(), open()]);
+    let (a, b) = (lab.program(0), lab.program(1));
+    let (one, other) = (lab.pair(&a, Transport::Reliable), lab.pair(&b, Transport::Reliable));
+    lab.connect(&a, one, 1, other);
+    let (ticket, question) = lab.questions[0].lock().unwrap().pop_front().expect("a question");
+    let Question::Join(join) = question else { panic!("{question:?}") };
+    let (ours, theirs) = lingering::stream();
+    lab.brokers[1].asked(0, &join, || Ok(theirs)).unwrap();
+    lab.brokers[0].answered(ticket, Ok(ours));
+    drop(lingering::linger(joined(&a)));
+    let (done, ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        lab.ask(&a, &Request::DestroyQueuePair { number: one });
+        let _ = done.send(hear(&a));
+    });
+    let answer = ended.recv_timeout(Duration::from_secs(30)).expect("the broker answers");
+    assert!(matches!(answer, Some((Answer::Reply(Reply::Done), _))), "{answer:?}");
 }
 
 #[test]

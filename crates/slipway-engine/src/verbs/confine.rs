@@ -5,6 +5,7 @@ use std::process;
 
 use libc::c_long;
 use slipway_sys::seccomp::{Filter, Permit};
+use slipway_verbs::untrusted::SO_PASSRIGHTS;
 
 /// Memory of connections.
 const CALLS: &[c_long] = &[libc::SYS_memfd_create, libc::SYS_ftruncate];
@@ -36,6 +37,8 @@ pub(super) fn confine(has_others: bool) -> io::Result<()> {
     if has_others {
         permits.extend(BETWEEN.iter().copied().map(Permit::every));
         permits.push(Permit::only(libc::SYS_socket, 0, u32::MAX, &[libc::AF_INET, libc::AF_INET6].map(int)));
+    } else {
+        permits.push(Permit::only(libc::SYS_setsockopt, 2, u32::MAX, &[int(SO_PASSRIGHTS)]));
     }
     // Refused because its flags lie behind a pointer, which a filter cannot read; the C library falls back to clone.
     Filter::permitting(&permits, &[libc::SYS_clone3]).attach_and_tell()

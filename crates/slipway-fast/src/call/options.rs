@@ -10,13 +10,13 @@ use rustix::net::sockopt::socket_acceptconn;
 use rustix::net::{SendFlags, send};
 use rustix::thread::CapabilitySet;
 use slipway_sys::sockopt::{self, Name};
+use slipway_verbs::untrusted::SO_PASSRIGHTS;
 
 use super::listen::port;
 use super::{Answer, Trapped};
 use crate::address::write;
 use crate::delivery::DEFERS;
 use crate::emulation::{HEARD, OF_SOCKETS, SELDOM, State, change, is_privileged, loses};
-use crate::filter::SO_PASSRIGHTS;
 use crate::metadata::{Path, SocketMetadata, Stored};
 use crate::sync::lock;
 use crate::timestamps;

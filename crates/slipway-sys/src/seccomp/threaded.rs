@@ -47,6 +47,8 @@ impl Permit {
             Self::only(libc::SYS_mprotect, 2, int(libc::PROT_EXEC), &[0]),
             // Threads, and no processes.
             Self::only(libc::SYS_clone, 0, thread, &[thread]),
+            // A thread with descriptors of its own.
+            Self::only(libc::SYS_unshare, 0, u32::MAX, &[int(libc::CLONE_FILES)]),
             // Signals to its own threads: `abort(3)`.
             Self::only(libc::SYS_tgkill, 0, u32::MAX, &[own]),
             // The names of its threads.

@@ -18,6 +18,7 @@ use super::reply::{Done, From};
 use super::tables::{Tables, numbers_of};
 use super::{Broker, gid};
 use crate::carrier::leads_there;
+use crate::untrusted::untrusted;
 use crate::wire::{Answer, End, Gid, Reply, Transport};
 
 /// Longest wait for the stream of a broker that has asked at the same time.
@@ -164,7 +165,7 @@ impl Broker {
             return Ok((link(None, Some(relay)), fds));
         }
         let copy = stream.try_clone().map_err(|_| Errno::MFILE)?;
-        Ok((link(Some(copy), None), vec![stream]))
+        Ok((link(Some(copy.into()), None), vec![stream]))
     }
 
     fn hears(&self, one: u32, other: u32) -> Result<(), Errno> {
@@ -225,7 +226,7 @@ impl Broker {
         limits::admit(&terms, (from, to), &self.tables.limited())?;
         let (mut link, fds) = self.link(peer, (from, to), accept()?)?;
         if !is_datagram {
-            link.waiting = Some(fds);
+            link.waiting = Some(untrusted(fds));
             self.put(key(number, peer), link);
             return Ok(());
         }

@@ -9,6 +9,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use super::relay::{Limit, Side};
 use super::tables::Tables;
 use crate::layout::{MEMORY, SIZED};
+use crate::untrusted::refuse_rights;
 
 /// The memory and the socket of each end of a connection.
 pub(super) struct Made {
@@ -41,8 +42,12 @@ pub(super) fn relayed_far(tables: &mut Tables, stream: OwnedFd) -> Result<(Vec<O
     Ok((vec![own, bell.0], relay))
 }
 
+/// Sockets by which two ends wake each other. They pass no descriptors, where the kernel can refuse (Linux 6.16).
 fn bells() -> Result<(OwnedFd, OwnedFd), Errno> {
-    socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+    let bells = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    refuse_rights(&bells.0)?;
+    refuse_rights(&bells.1)?;
+    Ok(bells)
 }
 
 /// Makes the memory of a connection. Its length is sealed, and no more seals can come.

@@ -4,6 +4,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Instant;
 
 use super::limits::{Both, Limited};
+use crate::untrusted::{Untrusted, untrusted};
 use crate::wire::{Proof, Region, Transport};
 
 pub(super) struct QueuePair {
@@ -30,11 +31,11 @@ pub(super) struct Link {
     pub(super) first: u32,
     pub(super) nodes: (u32, u32),
     /// The descriptors of the end that has not asked yet: memory and socket, or a stream.
-    pub(super) waiting: Option<Vec<OwnedFd>>,
+    pub(super) waiting: Option<Vec<Untrusted>>,
     /// Where the ends that have joined count.
     pub(super) slots: Vec<Slot>,
     /// A copy of the stream to another host's program, by which the broker ends it.
-    pub(super) stream: Option<OwnedFd>,
+    pub(super) stream: Option<Untrusted>,
     /// Whether its stream leads to a carrier, and so to a device of the machine.
     pub(super) by_device: bool,
     pub(super) terms: Both,
@@ -83,6 +84,7 @@ impl Link {
         (waiting, slots): (Option<Vec<OwnedFd>>, Vec<Slot>),
     ) -> Self {
         let (stream, claimant, by_device, is_silent) = Default::default();
+        let waiting = waiting.map(untrusted);
         Self { first, nodes, waiting, slots, stream, by_device, terms, is_silent, relay, claimant }
     }
 

@@ -9,7 +9,7 @@ mod side;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::MaybeUninit;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
@@ -21,6 +21,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 
 use crate::layout::{BELL, BLOCK, CLOSED, EPOCH, FAILED, NOT_READY, WANTS_HEAD};
+use crate::untrusted::{self, Received};
 use lane::{Lane, Lie, Pace};
 pub(super) use side::Side;
 
@@ -183,10 +184,10 @@ impl Relayed {
             Side::Far(outlet) => return outlet.pull(),
         };
         for _ in 0..16 {
-            match rustix::net::recv(&*bell, &mut byte, RecvFlags::DONTWAIT) {
+            match untrusted::receive(bell.as_fd(), &mut byte, RecvFlags::DONTWAIT) {
                 Err(Errno::AGAIN) => return true,
-                Ok((_, 1..)) | Err(Errno::INTR) => {}
-                Ok((_, 0)) | Err(_) => return false,
+                Ok(Received { bytes: 1.., .. }) | Err(Errno::INTR) => {}
+                Ok(_) | Err(_) => return false,
             }
         }
         true
@@ -303,8 +304,9 @@ impl Worker {
     /// Ends a connection: both programs see their bells closed.
     fn end(&mut self, id: u64) {
         self.awake.remove(&id);
-        // Closing a bell takes it out of the epoll set: nobody else has it.
-        self.links.remove(&id);
+        if let Some(link) = self.links.remove(&id) {
+            link.sides.iter().for_each(|side| side.end(&self.epoll));
+        }
     }
 
     /// Takes commands. False where the broker has ended.

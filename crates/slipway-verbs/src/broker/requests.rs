@@ -16,6 +16,7 @@ use super::reply::{Done, From};
 use super::resume;
 use super::tables::Tables;
 use crate::layout::SIZED;
+use crate::untrusted::Untrusted;
 use crate::wire::{Answer, End, Gid, Region, Reply, Request, Transport};
 
 /// Access flags that let a peer write (`IBV_ACCESS_REMOTE_WRITE`, `IBV_ACCESS_REMOTE_ATOMIC`).
@@ -26,7 +27,13 @@ const PAGE: u64 = 4096;
 /// All that decides about a connection.
 pub(super) type Rules<'a> = (&'a mut Policy, &'a mut Limits, &'a mut Way);
 
-pub(super) fn answer(tables: &mut Tables, rules: Rules<'_>, from: From, request: &Request, fds: Vec<OwnedFd>) -> Done {
+pub(super) fn answer(
+    tables: &mut Tables,
+    rules: Rules<'_>,
+    from: From,
+    request: &Request,
+    fds: Vec<Untrusted>,
+) -> Done {
     carry_out(tables, rules, from, request, fds).unwrap_or_else(Done::refused)
 }
 
@@ -35,7 +42,7 @@ fn carry_out(
     rules: Rules<'_>,
     from: From,
     request: &Request,
-    fds: Vec<OwnedFd>,
+    fds: Vec<Untrusted>,
 ) -> Result<Done, Errno> {
     let reply = match *request {
         Request::Hello => {
@@ -159,7 +166,7 @@ fn register(
     from: From,
     domain: u32,
     (region, key): (Region, Option<u32>),
-    fds: Vec<OwnedFd>,
+    fds: Vec<Untrusted>,
 ) -> Result<u32, Errno> {
     region.start.checked_add(region.length).ok_or(Errno::INVAL)?;
     let file = fds.into_iter().next();
@@ -179,7 +186,7 @@ fn register(
         }
         _ => return Err(Errno::INVAL),
     }
-    let held = Held { program: from.program, node: from.node, domain, region, file };
+    let held = Held { program: from.program, node: from.node, domain, region, file: file.map(Untrusted::trusted) };
     match key {
         None => tables.add_region(held),
         Some(0) => Err(Errno::INVAL),

@@ -4,7 +4,7 @@
 //! names touches nobody else. Two ends that contradict each other lose the connection.
 
 use std::collections::btree_map::Entry;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::AsFd as _;
 
 use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown};
@@ -15,6 +15,7 @@ use super::reply::{Done, From};
 use super::tables::Tables;
 use super::{Broker, BrokerError, Policy};
 use crate::carrier::leads_there;
+use crate::untrusted::Untrusted;
 use crate::wire::{Answer, End, Gid, Object, Proof, Region, Reply, Transport};
 
 impl Broker {
@@ -103,7 +104,7 @@ pub(super) fn rejoin(
     from: From,
     (number, peer, gid): (u32, u32, Gid),
     end: End,
-    fds: Vec<OwnedFd>,
+    fds: Vec<Untrusted>,
 ) -> Result<Done, Errno> {
     let own = tables.own(from.program, number)?;
     let transport = own.transport;

@@ -13,6 +13,7 @@ use super::members::Groups;
 use super::objects::{Ask, Held, Link, Place, QueuePair, Seal, Silence, Slot, Still, all_hear, key};
 use super::relay::{Limit, Relay, Side};
 use super::{Caps, LinkStatus, NodeStatus, PeerTraffic};
+use crate::untrusted::Untrusted;
 use crate::wire::Gid;
 
 /// The first queue pair's number: 0 and 1 are those of management (InfiniBand specification, 3.5.10).
@@ -153,7 +154,8 @@ impl Tables {
         let slot = self.slot(program, number)?;
         let known = self.links.get_mut(&link).ok_or(Errno::NOTCONN)?;
         known.slots.push(slot);
-        Ok((slot, known.waiting.take().ok_or(Errno::NOTCONN)?))
+        let waiting = known.waiting.take().ok_or(Errno::NOTCONN)?;
+        Ok((slot, waiting.into_iter().map(Untrusted::trusted).collect()))
     }
 
     /// Ends connections: their counts stay, and their slots are free again.

@@ -2,25 +2,23 @@
 
 #![allow(unsafe_code)]
 
-use std::ffi::{CStr, c_int, c_void};
-use std::mem::{size_of, transmute_copy};
+use std::ffi::{c_int, c_void};
+use std::mem::size_of;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use libc::{in_addr, pollfd, sa_family_t, sockaddr, sockaddr_in, socklen_t, ssize_t};
 use rustix::io::Errno;
 
-use super::aside;
+use crate::servant::{aside, functions, last};
 
-/// The library, as Debian's `librdmacm1` has it.
-const NAME: &CStr = c"librdmacm.so.1";
 /// Connections that nobody has accepted yet.
 const BACKLOG: c_int = 128;
 /// Seconds without a word after which the library asks whether the peer is there.
 const IDLE: c_int = 15;
 
-/// The functions that the carrier calls.
-#[derive(Debug)]
-pub(super) struct Library {
+functions! {
+    /// The functions that the carrier calls (`rdma/rsocket.h`).
+    Library of &[c"librdmacm.so.1"];
     rsocket: unsafe extern "C" fn(c_int, c_int, c_int) -> c_int,
     rbind: unsafe extern "C" fn(c_int, *const sockaddr, socklen_t) -> c_int,
     rlisten: unsafe extern "C" fn(c_int, c_int) -> c_int,
@@ -45,11 +43,6 @@ pub(super) struct Socket {
 
 fn check(result: c_int) -> Result<c_int, Errno> {
     if result < 0 { Err(last()) } else { Ok(result) }
-}
-
-/// The error of the last call: the library sets `errno`.
-fn last() -> Errno {
-    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 
 /// Bytes moved; `None` where the call would have waited.
@@ -85,31 +78,6 @@ const fn length<T>() -> socklen_t {
 }
 
 impl Library {
-    /// Loads it, for as long as this process lives.
-    pub(super) fn load() -> Result<&'static Self, String> {
-        // SAFETY: the library's own constructors run, as for any program that is linked with it.
-        let handle = unsafe { libc::dlopen(NAME.as_ptr(), libc::RTLD_NOW) };
-        if handle.is_null() {
-            return Err(format!("{} is not on this machine (Debian: librdmacm1)", NAME.to_string_lossy()));
-        }
-        let of = |name: &CStr| {
-            // SAFETY: a handle that is never closed, and a name that ends with 0.
-            let found = unsafe { libc::dlsym(handle, name.as_ptr()) };
-            if found.is_null() { Err(format!("librdmacm has no {}", name.to_string_lossy())) } else { Ok(found) }
-        };
-        macro_rules! functions {
-            ($($name:ident: $symbol:literal),* $(,)?) => {
-                // SAFETY: rdma/rsocket.h declares each of these functions with the type of its field.
-                Self { $($name: unsafe { transmute_copy(&of($symbol)?) }),* }
-            };
-        }
-        Ok(Box::leak(Box::new(functions! {
-            rsocket: c"rsocket", rbind: c"rbind", rlisten: c"rlisten", raccept: c"raccept", rconnect: c"rconnect",
-            rclose: c"rclose", rrecv: c"rrecv", rsend: c"rsend", rpoll: c"rpoll", rgetsockname: c"rgetsockname",
-            rgetsockopt: c"rgetsockopt", rsetsockopt: c"rsetsockopt", rfcntl: c"rfcntl",
-        })))
-    }
-
     /// A socket at an address of a device. `ENODEV`: no device has the address.
     fn bound(&'static self, at: SocketAddrV4) -> Result<Socket, Errno> {
         // SAFETY: no pointers.

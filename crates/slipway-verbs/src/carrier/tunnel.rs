@@ -1,17 +1,16 @@
 //! Two ends and the bytes between them.
 
-use std::io::IoSliceMut;
-use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
 use libc::{POLLIN, POLLOUT, c_short};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recvmsg, send};
+use rustix::net::{RecvFlags, SendFlags, send};
 
+use super::hold_out;
 use super::rdmacm::Socket;
-use super::{aside, hold_out};
+use crate::untrusted::{self, Untrusted};
 
 /// Bytes on their way, each direction.
 const ROOM: usize = 128 << 10;
@@ -19,59 +18,30 @@ const ROOM: usize = 128 << 10;
 const ROUNDS: usize = 16;
 /// Longest time for bytes that an end has left behind.
 const DRAIN: Duration = Duration::from_secs(2);
-/// Most descriptors of one message (`SCM_MAX_FD`, unix(7)).
-const RIGHTS: usize = 253;
 
-/// A stream, mostly one whose other end a hostile program has. To close it may wait: descriptors that the program has sent along
-/// close with it, and a socket closes slowly by `SO_LINGER` (socket(7)). So a thread of its own does that.
+/// A stream, mostly one whose other end a hostile program has. Descriptors that the program has sent along close with it.
 #[derive(Debug)]
-pub(super) struct Stream(Option<OwnedFd>);
+pub(super) struct Stream(Untrusted);
 
 impl Stream {
     pub(super) fn new(stream: OwnedFd) -> Self {
-        Self(Some(stream))
+        Self(stream.into())
     }
 
     pub(super) fn number(&self) -> RawFd {
-        self.0.as_ref().map_or(-1, AsRawFd::as_raw_fd)
-    }
-
-    fn fd(&self) -> Result<&OwnedFd, Errno> {
-        self.0.as_ref().ok_or(Errno::BADF)
+        self.0.as_fd().as_raw_fd()
     }
 
     /// Whether the program has closed or shut down its end.
     pub(super) fn is_over(&self) -> bool {
-        let Ok(stream) = self.fd() else { return true };
-        let mut on = [PollFd::new(stream, PollFlags::RDHUP)];
+        let mut on = [PollFd::new(&self.0, PollFlags::RDHUP)];
         !matches!(poll(&mut on, Some(&Timespec::default())), Ok(0))
     }
 
     /// Receives bytes. A program that sends descriptors along is none of ours: its stream ends.
     fn receive(&self, to: &mut [u8]) -> Result<usize, Errno> {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(RIGHTS))];
-        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-        let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-        let received = recvmsg(self.fd()?, &mut [IoSliceMut::new(to)], &mut ancillary, flags)?;
-        let mut sent = Vec::new();
-        for message in ancillary.drain() {
-            if let RecvAncillaryMessage::ScmRights(rights) = message {
-                sent.extend(rights);
-            }
-        }
-        if sent.is_empty() {
-            return Ok(received.bytes);
-        }
-        aside(move || drop(sent));
-        Err(Errno::PROTO)
-    }
-}
-
-impl Drop for Stream {
-    fn drop(&mut self) {
-        let stream = self.0.take();
-        // Without a thread it closes here.
-        aside(move || drop(stream));
+        let received = untrusted::receive(self.0.as_fd(), to, RecvFlags::DONTWAIT)?;
+        if received.fds.is_empty() { Ok(received.bytes) } else { Err(Errno::PROTO) }
     }
 }
 
@@ -93,9 +63,7 @@ impl End {
     /// Sends as much as there is room for; `None`: nothing.
     pub(super) fn send(&self, bytes: &[u8]) -> Result<Option<usize>, Errno> {
         match self {
-            Self::Stream(stream) => {
-                waits(stream.fd().and_then(|stream| send(stream, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)))
-            }
+            Self::Stream(stream) => waits(send(&stream.0, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)),
             Self::Device(socket) => socket.send(bytes),
         }
     }
@@ -182,7 +150,7 @@ impl Tunnel {
         self.is_held = is_held;
         if let End::Stream(stream) = &self.far {
             // One that has ended takes no option.
-            let _ = stream.fd().and_then(|stream| hold_out(stream, is_held));
+            let _ = hold_out(&stream.0, is_held);
         }
     }
 
@@ -230,8 +198,6 @@ impl Tunnel {
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::AsFd as _;
-
     use rustix::net::{
         AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, Shutdown, SocketFlags, SocketType, recv, sendmsg,
         shutdown, socketpair,
@@ -290,7 +256,7 @@ mod tests {
         let (sent, kept) = pair();
         {
             let rights = [sent.as_fd()];
-            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+            let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
             let mut ancillary = SendAncillaryBuffer::new(&mut space);
             assert!(ancillary.push(SendAncillaryMessage::ScmRights(&rights)));
             sendmsg(&program, &[std::io::IoSlice::new(b"byte")], &mut ancillary, SendFlags::empty()).unwrap();

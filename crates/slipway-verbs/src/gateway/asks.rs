@@ -6,8 +6,10 @@ use rustix::io::Errno;
 
 use super::call::{Call, State};
 use super::flow::{Flow, Overrun};
+use super::region::Region;
 use super::session::{Pair, Regions, Session};
 use super::table::Table;
+use super::worker::Outcome;
 use super::{Ask, Part, Told};
 
 /// Bounds of each node, as those of its broker. The next one is refused (`ENOMEM`).
@@ -16,7 +18,7 @@ const REGIONS: usize = 4096;
 
 impl Table {
     /// Carries out what a program asks. Gives the reply, where there is one at once.
-    pub(super) fn answer(&mut self, number: u64, ask: Ask, fds: &[OwnedFd]) -> Result<Option<Told>, Overrun> {
+    pub(super) fn answer(&mut self, number: u64, ask: Ask, files: Vec<OwnedFd>) -> Result<Option<Told>, Overrun> {
         let said = match ask {
             Ask::Send { number: pair, work } => {
                 return self.with_flow(number, pair, |flow, regions| flow.send(regions, &work)).map(|()| None);
@@ -25,9 +27,15 @@ impl Table {
                 return self.with_flow(number, pair, |flow, regions| flow.receive(regions, &spans)).map(|()| None);
             }
             Ask::Register { domain, start, at, length, access, parts } => {
-                self.register(number, domain, (start, at, length), access, (&parts, fds))
+                match self.register(number, domain, (start, at, length), access, (parts, files)) {
+                    Ok(()) => return Ok(None),
+                    Err(errno) => Err(errno),
+                }
             }
-            Ask::Deregister { key } => self.session(number).and_then(|it| it.deregister(key)).map(|()| Told::Done),
+            Ask::Deregister { key } => match self.deregister(number, key) {
+                Ok(()) => return Ok(None),
+                Err(errno) => Err(errno),
+            },
             Ask::QueuePair { number: pair, domain } => self.tell_of(number, pair, domain),
             Ask::Forget { number: pair } => {
                 let gone = self.session(number).and_then(|it| it.forget(pair));
@@ -56,8 +64,8 @@ impl Table {
         domain: u32,
         memory: (u64, u64, u64),
         access: u32,
-        pages: (&[Part], &[OwnedFd]),
-    ) -> Result<Told, Errno> {
+        (parts, files): (Vec<Part>, Vec<OwnedFd>),
+    ) -> Result<(), Errno> {
         let node = self.session(number)?.node;
         let bytes = self.sum(node, Session::bytes).saturating_add(memory.2);
         let has_room = self.nodes.get(&node).is_some_and(|it| bytes <= it.memory);
@@ -65,8 +73,21 @@ impl Table {
             return Err(Errno::NOMEM);
         }
         let device = self.device;
-        let key = self.session(number)?.register(device, domain, memory, access, pages)?;
-        Ok(Told::Key { key })
+        let place = self.session(number)?.begin_to_register(device, domain, memory.2)?;
+        self.hand_over(number, move || {
+            let region = Region::new(&place, memory, access, (&parts, &files));
+            Outcome::Registered { domain, bytes: memory.2, region }
+        });
+        Ok(())
+    }
+
+    fn deregister(&mut self, number: u64, key: u32) -> Result<(), Errno> {
+        let region = self.session(number)?.begin_to_deregister(key)?;
+        self.hand_over(number, move || {
+            drop(region);
+            Outcome::Deregistered
+        });
+        Ok(())
     }
 
     fn tell_of(&mut self, number: u64, pair: u32, domain: u32) -> Result<Told, Errno> {

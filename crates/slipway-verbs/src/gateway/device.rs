@@ -39,6 +39,10 @@ pub(super) struct Device {
     pub(super) limits: DeviceAttr,
 }
 
+// SAFETY: the library's calls take locks where several threads use one object (rdma-core, `libibverbs`). The fields stay as
+// they are.
+unsafe impl Sync for Device {}
+
 /// News of a connection.
 #[derive(Debug)]
 pub(super) struct News {

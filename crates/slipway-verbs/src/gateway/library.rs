@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{c_char, c_int, c_void};
 use std::mem::transmute_copy;
 
 use libc::sockaddr;
@@ -12,38 +12,38 @@ use crate::abi::{
     Channel, CmEvent, CmId, CompChannel, Context, Cq, DeviceAttr, Mr, Param, Pd, Qp, QpAttr, QpInitAttr, RecvWr,
     SendWr, Wc, operation,
 };
+use crate::servant::{functions, last};
 
 /// `enum rdma_port_space`: reliable connections.
 pub(super) const TCP: c_int = 0x0106;
 
-/// The functions that the gateway calls.
-#[derive(Debug)]
-pub(super) struct Library {
-    pub(super) rdma_create_event_channel: unsafe extern "C" fn() -> *mut Channel,
-    pub(super) rdma_create_id: unsafe extern "C" fn(*mut Channel, *mut *mut CmId, *mut c_void, c_int) -> c_int,
-    pub(super) rdma_destroy_id: unsafe extern "C" fn(*mut CmId) -> c_int,
-    pub(super) rdma_bind_addr: unsafe extern "C" fn(*mut CmId, *mut sockaddr) -> c_int,
-    pub(super) rdma_resolve_addr: unsafe extern "C" fn(*mut CmId, *mut sockaddr, *mut sockaddr, c_int) -> c_int,
-    pub(super) rdma_resolve_route: unsafe extern "C" fn(*mut CmId, c_int) -> c_int,
-    pub(super) rdma_create_qp: unsafe extern "C" fn(*mut CmId, *mut Pd, *mut QpInitAttr) -> c_int,
-    pub(super) rdma_destroy_qp: unsafe extern "C" fn(*mut CmId),
-    pub(super) rdma_connect: unsafe extern "C" fn(*mut CmId, *mut Param) -> c_int,
-    pub(super) rdma_disconnect: unsafe extern "C" fn(*mut CmId) -> c_int,
-    pub(super) rdma_get_cm_event: unsafe extern "C" fn(*mut Channel, *mut *mut CmEvent) -> c_int,
-    pub(super) rdma_ack_cm_event: unsafe extern "C" fn(*mut CmEvent) -> c_int,
-    pub(super) ibv_get_device_name: unsafe extern "C" fn(*mut c_void) -> *const c_char,
-    pub(super) ibv_modify_qp: unsafe extern "C" fn(*mut Qp, *mut QpAttr, c_int) -> c_int,
-    pub(super) ibv_query_device: unsafe extern "C" fn(*mut Context, *mut DeviceAttr) -> c_int,
-    pub(super) ibv_alloc_pd: unsafe extern "C" fn(*mut Context) -> *mut Pd,
-    pub(super) ibv_dealloc_pd: unsafe extern "C" fn(*mut Pd) -> c_int,
-    pub(super) ibv_reg_mr_iova: unsafe extern "C" fn(*mut Pd, *mut c_void, usize, u64, c_int) -> *mut Mr,
-    pub(super) ibv_dereg_mr: unsafe extern "C" fn(*mut Mr) -> c_int,
-    pub(super) ibv_create_comp_channel: unsafe extern "C" fn(*mut Context) -> *mut CompChannel,
-    pub(super) ibv_create_cq:
-        unsafe extern "C" fn(*mut Context, c_int, *mut c_void, *mut CompChannel, c_int) -> *mut Cq,
-    pub(super) ibv_destroy_cq: unsafe extern "C" fn(*mut Cq) -> c_int,
-    pub(super) ibv_get_cq_event: unsafe extern "C" fn(*mut CompChannel, *mut *mut Cq, *mut *mut c_void) -> c_int,
-    pub(super) ibv_ack_cq_events: unsafe extern "C" fn(*mut Cq, u32),
+functions! {
+    /// The functions that the gateway calls (`rdma/rdma_cma.h`, `infiniband/verbs.h`).
+    Library of &[c"librdmacm.so.1", c"libibverbs.so.1"];
+    rdma_create_event_channel: unsafe extern "C" fn() -> *mut Channel,
+    rdma_create_id: unsafe extern "C" fn(*mut Channel, *mut *mut CmId, *mut c_void, c_int) -> c_int,
+    rdma_destroy_id: unsafe extern "C" fn(*mut CmId) -> c_int,
+    rdma_bind_addr: unsafe extern "C" fn(*mut CmId, *mut sockaddr) -> c_int,
+    rdma_resolve_addr: unsafe extern "C" fn(*mut CmId, *mut sockaddr, *mut sockaddr, c_int) -> c_int,
+    rdma_resolve_route: unsafe extern "C" fn(*mut CmId, c_int) -> c_int,
+    rdma_create_qp: unsafe extern "C" fn(*mut CmId, *mut Pd, *mut QpInitAttr) -> c_int,
+    rdma_destroy_qp: unsafe extern "C" fn(*mut CmId),
+    rdma_connect: unsafe extern "C" fn(*mut CmId, *mut Param) -> c_int,
+    rdma_disconnect: unsafe extern "C" fn(*mut CmId) -> c_int,
+    rdma_get_cm_event: unsafe extern "C" fn(*mut Channel, *mut *mut CmEvent) -> c_int,
+    rdma_ack_cm_event: unsafe extern "C" fn(*mut CmEvent) -> c_int,
+    ibv_get_device_name: unsafe extern "C" fn(*mut c_void) -> *const c_char,
+    ibv_modify_qp: unsafe extern "C" fn(*mut Qp, *mut QpAttr, c_int) -> c_int,
+    ibv_query_device: unsafe extern "C" fn(*mut Context, *mut DeviceAttr) -> c_int,
+    ibv_alloc_pd: unsafe extern "C" fn(*mut Context) -> *mut Pd,
+    ibv_dealloc_pd: unsafe extern "C" fn(*mut Pd) -> c_int,
+    ibv_reg_mr_iova: unsafe extern "C" fn(*mut Pd, *mut c_void, usize, u64, c_int) -> *mut Mr,
+    ibv_dereg_mr: unsafe extern "C" fn(*mut Mr) -> c_int,
+    ibv_create_comp_channel: unsafe extern "C" fn(*mut Context) -> *mut CompChannel,
+    ibv_create_cq: unsafe extern "C" fn(*mut Context, c_int, *mut c_void, *mut CompChannel, c_int) -> *mut Cq,
+    ibv_destroy_cq: unsafe extern "C" fn(*mut Cq) -> c_int,
+    ibv_get_cq_event: unsafe extern "C" fn(*mut CompChannel, *mut *mut Cq, *mut *mut c_void) -> c_int,
+    ibv_ack_cq_events: unsafe extern "C" fn(*mut Cq, u32),
 }
 
 /// The result of a call that gives 0 or sets `errno`.
@@ -64,55 +64,6 @@ pub(super) fn check_number(result: c_int) -> Result<(), Errno> {
 /// The result of a call that gives an object, or null and sets `errno`.
 pub(super) fn made<T>(object: *mut T) -> Result<*mut T, Errno> {
     if object.is_null() { Err(last()) } else { Ok(object) }
-}
-
-/// The error of the last call.
-fn last() -> Errno {
-    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
-}
-
-fn open(name: &CStr) -> Result<*mut c_void, String> {
-    // SAFETY: the library's own constructors run, as for any program that is linked with it.
-    let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW) };
-    if handle.is_null() {
-        let name = name.to_string_lossy();
-        return Err(format!("{name} is not on this machine (Debian: librdmacm1, ibverbs-providers)"));
-    }
-    Ok(handle)
-}
-
-impl Library {
-    /// Loads both, for as long as this process lives.
-    pub(super) fn load() -> Result<&'static Self, String> {
-        let handles = [open(c"librdmacm.so.1")?, open(c"libibverbs.so.1")?];
-        let of = |name: &CStr| {
-            let find = |handle: &*mut c_void| {
-                // SAFETY: a handle that is never closed, and a name that ends with 0.
-                let found = unsafe { libc::dlsym(*handle, name.as_ptr()) };
-                (!found.is_null()).then_some(found)
-            };
-            handles.iter().find_map(find).ok_or_else(|| format!("librdmacm has no {}", name.to_string_lossy()))
-        };
-        macro_rules! functions {
-            ($($name:ident: $symbol:literal),* $(,)?) => {
-                // SAFETY: the headers declare each of these functions with the type of its field.
-                Self { $($name: unsafe { transmute_copy(&of($symbol)?) }),* }
-            };
-        }
-        Ok(Box::leak(Box::new(functions! {
-            rdma_create_event_channel: c"rdma_create_event_channel", rdma_create_id: c"rdma_create_id",
-            rdma_destroy_id: c"rdma_destroy_id", rdma_bind_addr: c"rdma_bind_addr",
-            rdma_resolve_addr: c"rdma_resolve_addr", rdma_resolve_route: c"rdma_resolve_route",
-            rdma_create_qp: c"rdma_create_qp", rdma_destroy_qp: c"rdma_destroy_qp", rdma_connect: c"rdma_connect",
-            rdma_disconnect: c"rdma_disconnect", rdma_get_cm_event: c"rdma_get_cm_event",
-            rdma_ack_cm_event: c"rdma_ack_cm_event", ibv_get_device_name: c"ibv_get_device_name", ibv_modify_qp: c"ibv_modify_qp",
-            ibv_query_device: c"ibv_query_device", ibv_alloc_pd: c"ibv_alloc_pd", ibv_dealloc_pd: c"ibv_dealloc_pd",
-            ibv_reg_mr_iova: c"ibv_reg_mr_iova", ibv_dereg_mr: c"ibv_dereg_mr",
-            ibv_create_comp_channel: c"ibv_create_comp_channel", ibv_create_cq: c"ibv_create_cq",
-            ibv_destroy_cq: c"ibv_destroy_cq", ibv_get_cq_event: c"ibv_get_cq_event",
-            ibv_ack_cq_events: c"ibv_ack_cq_events",
-        })))
-    }
 }
 
 /// An operation of a context's device.

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{fcntl_get_seals, fstat, fstatfs};
 use rustix::io::Errno;
@@ -20,7 +20,7 @@ const TMPFS: i64 = 0x0102_1994;
 
 /// Whether a file is of ordinary pages of memory, so that no call on it waits for anybody. Only files of memory have seals, and
 /// those of huge pages are others: the kernel maps more of them than it is asked to.
-pub(super) fn is_memory(file: &OwnedFd) -> bool {
+pub(super) fn is_memory(file: &impl AsFd) -> bool {
     #[allow(clippy::useless_conversion, reason = "another type on other processors")]
     let is_ordinary = |kind| i64::from(kind) == TMPFS;
     fcntl_get_seals(file).is_ok() && fstatfs(file).is_ok_and(|about| is_ordinary(about.f_type))

@@ -5,7 +5,7 @@
 use std::ffi::c_int;
 use std::net::SocketAddr;
 use std::ptr::{from_mut, null_mut};
-use std::rc::Rc;
+use std::sync::Arc;
 
 use libc::sockaddr;
 use rustix::io::Errno;
@@ -119,7 +119,7 @@ pub(super) struct QueuePair {
 
 impl QueuePair {
     /// Makes a queue pair for the connection with this number, which has found its way.
-    pub(super) fn new(id: Identifier, number: u64, domain: &Rc<Domain>) -> Result<Self, Errno> {
+    pub(super) fn new(id: Identifier, number: u64, domain: &Arc<Domain>) -> Result<Self, Errno> {
         let device = id.device;
         let mut window = device.window();
         loop {
@@ -258,7 +258,7 @@ fn create(id: &Identifier, domain: &Domain, completions: &Completions, window: W
 }
 
 impl Bounce {
-    fn new(domain: &Rc<Domain>, window: Window) -> Result<Self, Errno> {
+    fn new(domain: &Arc<Domain>, window: Window) -> Result<Self, Errno> {
         let length = usize::try_from(window.requests).map_err(|_| Errno::NOMEM)? * INLINE;
         let memory = vec![0; length].into_boxed_slice();
         let at = memory.as_ptr() as usize;

@@ -4,7 +4,7 @@
 
 use std::ffi::{c_int, c_void};
 use std::os::fd::OwnedFd;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use rustix::io::Errno;
 
@@ -28,10 +28,10 @@ pub(super) struct Domain {
 
 impl Domain {
     /// Makes one on the device.
-    pub(super) fn new(device: &'static Device) -> Result<Rc<Self>, Errno> {
+    pub(super) fn new(device: &'static Device) -> Result<Arc<Self>, Errno> {
         // SAFETY: the device is open.
         let pd = made(unsafe { (device.library.ibv_alloc_pd)(device.context) })?;
-        Ok(Rc::new(Self { device, pd }))
+        Ok(Arc::new(Self { device, pd }))
     }
 }
 
@@ -42,10 +42,15 @@ impl Drop for Domain {
     }
 }
 
+// SAFETY: the library's calls take locks where several threads use one object (rdma-core, `libibverbs`).
+unsafe impl Send for Domain {}
+// SAFETY: as above.
+unsafe impl Sync for Domain {}
+
 /// Memory that the device reaches.
 #[derive(Debug)]
 pub(super) struct Registration {
-    domain: Rc<Domain>,
+    domain: Arc<Domain>,
     mr: *mut Mr,
 }
 
@@ -55,7 +60,7 @@ impl Registration {
     /// # Safety
     /// The place is mapped for as long as this lives.
     pub(super) unsafe fn new(
-        domain: &Rc<Domain>,
+        domain: &Arc<Domain>,
         at: usize,
         length: usize,
         start: u64,
@@ -65,7 +70,7 @@ impl Registration {
         // SAFETY: the caller's.
         let mr =
             unsafe { (domain.device.library.ibv_reg_mr_iova)(domain.pd, at as *mut c_void, length, start, access) };
-        Ok(Self { domain: Rc::clone(domain), mr: made(mr)? })
+        Ok(Self { domain: Arc::clone(domain), mr: made(mr)? })
     }
 
     /// The key for the owner, and that for peers.
@@ -74,6 +79,9 @@ impl Registration {
         unsafe { ((*self.mr).lkey, (*self.mr).rkey) }
     }
 }
+
+// SAFETY: as for its domain, and the numbers that it reads stay as they are.
+unsafe impl Send for Registration {}
 
 impl Drop for Registration {
     fn drop(&mut self) {
@@ -96,7 +104,7 @@ pub(super) struct Region {
 impl Region {
     /// Registers the pages of a program's memory.
     pub(super) fn new(
-        domain: &Rc<Domain>,
+        domain: &Arc<Domain>,
         (start, at, length): (u64, u64, u64),
         access: u32,
         (parts, files): (&[Part], &[OwnedFd]),

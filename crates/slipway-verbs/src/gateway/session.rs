@@ -1,16 +1,18 @@
 //! A program that has a session with the gateway, and the objects that it has told of.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::rc::Rc;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 
 use super::device::Device;
 use super::region::{Domain, Region};
-use super::{Ask, Part, Span, Told};
+use super::worker::Outcome;
+use super::{Ask, Span, Told};
 use crate::abi::Sge;
+use crate::untrusted::Untrusted;
 use crate::wire::{self, WireError};
 
 /// Packets that a program may leave unread. It hears nothing more before it reads some, and is not served either.
@@ -32,7 +34,7 @@ impl Regions {
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) regions: Regions,
-    pub(super) domain: Rc<Domain>,
+    pub(super) domain: Arc<Domain>,
 }
 
 /// A queue pair that a program has told of.
@@ -46,13 +48,15 @@ pub(super) struct Pair {
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) node: u32,
-    socket: OwnedFd,
+    socket: Untrusted,
     unread: VecDeque<Told>,
     pub(super) pairs: BTreeMap<u32, Pair>,
     pub(super) domains: BTreeMap<u32, Place>,
     /// The domain, the number and the bytes of each region, by its key.
     keys: BTreeMap<u32, (u32, u64, u64)>,
     next: u64,
+    /// The bytes of a region that a thread registers, or whose registration it ends. Meanwhile nothing else is served.
+    busy: Option<u64>,
 }
 
 impl AsFd for Session {
@@ -62,14 +66,14 @@ impl AsFd for Session {
 }
 
 impl Session {
-    pub(super) fn new(node: u32, socket: OwnedFd) -> Self {
-        let (unread, pairs, domains, keys, next) = Default::default();
-        Self { node, socket, unread, pairs, domains, keys, next }
+    pub(super) fn new(node: u32, socket: Untrusted) -> Self {
+        let (unread, pairs, domains, keys, next, busy) = Default::default();
+        Self { node, socket, unread, pairs, domains, keys, next, busy }
     }
 
     /// The next packet of the program, and its descriptors. No packet where it is none of ours.
-    pub(super) fn hear(&self) -> Result<(Option<Ask>, Vec<OwnedFd>), WireError> {
-        wire::receive_any(self.socket.as_fd(), RecvFlags::DONTWAIT)
+    pub(super) fn hear(&self) -> Result<(Option<Ask>, Vec<Untrusted>), WireError> {
+        wire::receive_untrusted(self.socket.as_fd(), RecvFlags::DONTWAIT)
     }
 
     /// Whether packets wait until the program reads.
@@ -77,13 +81,19 @@ impl Session {
         !self.unread.is_empty()
     }
 
-    pub(super) fn regions(&self) -> usize {
-        self.keys.len()
+    /// Whether a thread is at work for it.
+    pub(super) fn is_busy(&self) -> bool {
+        self.busy.is_some()
     }
 
-    /// Bytes that are registered.
+    /// Regions, among them one that a thread is at work on.
+    pub(super) fn regions(&self) -> usize {
+        self.keys.len() + usize::from(self.is_busy())
+    }
+
+    /// Their bytes.
     pub(super) fn bytes(&self) -> u64 {
-        self.keys.values().map(|(_, _, bytes)| bytes).sum()
+        self.keys.values().map(|(_, _, bytes)| bytes).chain(&self.busy).sum()
     }
 
     /// Tells the program. False where it has gone, or has not read for long.
@@ -113,29 +123,40 @@ impl Session {
         Ok(self.domains.entry(domain).or_insert(made))
     }
 
-    /// Registers memory. Gives its key.
-    pub(super) fn register(
+    /// Begins to register so many bytes. Gives the domain, for a thread to do it.
+    pub(super) fn begin_to_register(
         &mut self,
         device: &'static Device,
-        number: u32,
-        memory: (u64, u64, u64),
-        access: u32,
-        pages: (&[Part], &[OwnedFd]),
-    ) -> Result<u32, Errno> {
-        self.next += 1;
-        let (order, bytes) = (self.next, memory.2);
-        let place = self.place(device, number)?;
-        let made = Region::new(&place.domain, memory, access, pages);
-        let key = made.map(|region| {
-            let key = region.key();
-            place.regions.0.insert(order, region);
-            key
-        });
-        match key {
-            Ok(key) => drop(self.keys.insert(key, (number, order, bytes))),
-            Err(_) => self.tidy(number),
+        domain: u32,
+        bytes: u64,
+    ) -> Result<Arc<Domain>, Errno> {
+        let domain = Arc::clone(&self.place(device, domain)?.domain);
+        self.busy = Some(bytes);
+        Ok(domain)
+    }
+
+    /// Takes up the work of a thread. Gives the reply.
+    pub(super) fn take_up(&mut self, outcome: Outcome) -> Told {
+        self.busy = None;
+        match outcome {
+            Outcome::Deregistered => Told::Done,
+            Outcome::Registered { domain, bytes, region } => match self.add(domain, bytes, region) {
+                Ok(key) => Told::Key { key },
+                Err(errno) => {
+                    self.tidy(domain);
+                    Told::Refused { errno: errno.raw_os_error() }
+                }
+            },
         }
-        key
+    }
+
+    fn add(&mut self, domain: u32, bytes: u64, region: Result<Region, Errno>) -> Result<u32, Errno> {
+        let region = region?;
+        let key = region.key();
+        self.next += 1;
+        self.domains.get_mut(&domain).ok_or(Errno::INVAL)?.regions.0.insert(self.next, region);
+        self.keys.insert(key, (domain, self.next, bytes));
+        Ok(key)
     }
 
     /// Ends a domain that no region and no queue pair is in.
@@ -153,12 +174,13 @@ impl Session {
         Ok(call)
     }
 
-    /// Ends a registration.
-    pub(super) fn deregister(&mut self, key: u32) -> Result<(), Errno> {
-        let (domain, order, _) = self.keys.remove(&key).ok_or(Errno::INVAL)?;
+    /// Takes a region out, whose registration a thread ends.
+    pub(super) fn begin_to_deregister(&mut self, key: u32) -> Result<Region, Errno> {
+        let (domain, order, bytes) = self.keys.remove(&key).ok_or(Errno::INVAL)?;
         let place = self.domains.get_mut(&domain).ok_or(Errno::INVAL)?;
-        place.regions.0.remove(&order);
+        let region = place.regions.0.remove(&order).ok_or(Errno::INVAL)?;
         self.tidy(domain);
-        Ok(())
+        self.busy = Some(bytes);
+        Ok(region)
     }
 }

@@ -13,9 +13,11 @@ use super::flow::{Flow, Overrun};
 use super::memory::is_memory;
 use super::pair::{Identifier, QueuePair};
 use super::session::Session;
+use super::worker::{Done, Outcome, Workers};
 use super::{Order, Told};
-use crate::carrier::aside;
 use crate::management::{IN_REJECTION, IN_REPLY, Message, Offer, Step};
+use crate::servant::aside;
+use crate::untrusted::Untrusted;
 use crate::wire::{self, WireError};
 
 /// Most programs of a node, as its broker has. The next one is not accepted.
@@ -31,6 +33,7 @@ const TURN: usize = 32;
 pub(super) const ORDERS: u64 = 0;
 const NEWS: u64 = 1;
 const COMPLETIONS: u64 = 2;
+const WORKERS: u64 = 3;
 const LISTENER: u64 = 1 << 60;
 const SESSION: u64 = 2 << 60;
 const CALL: u64 = 3 << 60;
@@ -40,6 +43,7 @@ const KIND: u64 = 15 << 60;
 pub(super) struct Table {
     pub(super) device: &'static Device,
     epoll: OwnedFd,
+    workers: Workers,
     pub(super) nodes: BTreeMap<u32, Node>,
     // Connections end before sessions, whose domains they use.
     pub(super) calls: BTreeMap<u64, Call>,
@@ -69,12 +73,13 @@ impl AsFd for Table {
 impl Table {
     /// A table without nodes, which waits for orders at this descriptor too.
     pub(super) fn new(device: &'static Device, orders: BorrowedFd<'_>) -> Result<Self, Errno> {
-        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        for (source, fd) in [(ORDERS, orders), (NEWS, device.events()), (COMPLETIONS, device.completions())] {
+        let (epoll, workers) = (epoll::create(CreateFlags::CLOEXEC)?, Workers::new()?);
+        let device_has = [(NEWS, device.events()), (COMPLETIONS, device.completions())];
+        for (source, fd) in [(ORDERS, orders), (WORKERS, workers.as_fd())].into_iter().chain(device_has) {
             epoll::add(&epoll, fd, EventData::new_u64(source), EventFlags::IN)?;
         }
         let (nodes, calls, sessions, barred, is_over) = Default::default();
-        Ok(Self { device, epoll, nodes, calls, sessions, barred, is_over, next: 0 })
+        Ok(Self { device, epoll, workers, nodes, calls, sessions, barred, is_over, next: 0 })
     }
 
     fn number(&mut self) -> u64 {
@@ -132,6 +137,7 @@ impl Table {
             LISTENER => self.accept(u32::try_from(number).unwrap_or(u32::MAX)),
             SESSION => self.serve(number),
             CALL => self.hear(number),
+            _ if source == WORKERS => self.take_up(),
             _ if source == NEWS => {
                 for news in (0..TURN).map_while(|_| self.device.news()) {
                     self.heed(news);
@@ -148,6 +154,7 @@ impl Table {
     fn accept(&mut self, node: u32) {
         let Some(Node { listener, strikes, .. }) = self.nodes.get(&node) else { return };
         let Ok((socket, _)) = acceptfrom_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) else { return };
+        let socket = Untrusted::from(socket);
         if *strikes >= STRIKES || self.sessions.values().filter(|it| it.node == node).count() >= PROGRAMS {
             return;
         }
@@ -164,6 +171,9 @@ impl Table {
             if !session.flush() {
                 return self.forget(number);
             }
+            if session.is_busy() {
+                return;
+            }
             if session.has_unread() {
                 break;
             }
@@ -175,10 +185,11 @@ impl Table {
             };
             let (fds, others): (Vec<_>, Vec<_>) = fds.into_iter().partition(is_memory);
             let (Some(ask), true) = (ask, others.is_empty()) else {
-                self.strike(node, others);
+                self.strike(node, others.len());
                 return self.forget(number);
             };
-            let is_kept = match self.answer(number, ask, &fds) {
+            let files: Vec<OwnedFd> = fds.into_iter().map(Untrusted::trusted).collect();
+            let is_kept = match self.answer(number, ask, files) {
                 Ok(None) => true,
                 Ok(Some(told)) => self.tell(number, told),
                 Err(Overrun) => false,
@@ -190,13 +201,35 @@ impl Table {
         self.wait_for(number);
     }
 
-    /// Closes what a program should not have sent. That may take long (`SO_LINGER`, socket(7)), so a thread does it.
-    fn strike(&mut self, node: u32, others: Vec<OwnedFd>) {
-        if let Some(node) = self.nodes.get_mut(&node) {
-            node.strikes += others.len();
+    /// Has a thread work for a program, which is not served meanwhile. Without a thread, it loses its session.
+    pub(super) fn hand_over(&mut self, number: u64, work: impl FnOnce() -> Outcome + Send + 'static) {
+        let Some(session) = self.sessions.get(&number) else { return };
+        // One that ends meanwhile would be told of again and again.
+        let _ = epoll::delete(&self.epoll, session);
+        if self.workers.start(number, work).is_err() {
+            self.forget(number);
         }
-        for other in others {
-            aside(move || drop(other));
+    }
+
+    /// Goes on with programs whose threads have ended.
+    fn take_up(&mut self) {
+        for Done { session: number, outcome } in self.workers.take() {
+            let Some(session) = self.sessions.get_mut(&number) else {
+                // Its program has gone.
+                aside(move || drop(outcome));
+                continue;
+            };
+            let told = session.take_up(outcome);
+            let source = EventData::new_u64(SESSION | number);
+            let is_kept = epoll::add(&self.epoll, &*session, source, EventFlags::IN).is_ok() && self.tell(number, told);
+            if is_kept { self.wait_for(number) } else { self.forget(number) }
+        }
+    }
+
+    /// Counts descriptors that a program should not have sent.
+    fn strike(&mut self, node: u32, others: usize) {
+        if let Some(node) = self.nodes.get_mut(&node) {
+            node.strikes += others;
         }
     }
 
@@ -219,7 +252,11 @@ impl Table {
         for call in calls.collect::<Vec<_>>() {
             self.calls.remove(&call);
         }
-        self.sessions.remove(&number);
+        if let Some(session) = self.sessions.remove(&number) {
+            let _ = epoll::delete(&self.epoll, &session);
+            // Its registrations end as slowly as they began, and its socket closes later.
+            aside(move || drop(session));
+        }
     }
 
     /// Ends a connection whose program forgets it. It hears of the completions that there are, and nothing later.

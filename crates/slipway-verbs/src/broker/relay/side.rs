@@ -5,15 +5,17 @@ use std::sync::Arc;
 
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
+use rustix::net::{Shutdown, shutdown};
 
 use crate::layout::MEMORY;
 use crate::plugin::memory::Mapping;
 use crate::plugin::outlet::Outlet;
+use crate::untrusted::Untrusted;
 
 /// An end of a relayed connection, as the relay has it.
 pub(in super::super) enum Side {
     /// A program of this host.
-    Near { memory: Mapping, bell: OwnedFd },
+    Near { memory: Mapping, bell: Untrusted },
     /// A program of another host, whose broker paces what comes from there.
     Far(Box<Outlet>),
 }
@@ -21,7 +23,7 @@ pub(in super::super) enum Side {
 impl Side {
     /// Maps an end's memory, which this broker has made and sealed.
     pub(in super::super) fn new(memory: &OwnedFd, bell: OwnedFd) -> Result<Self, Errno> {
-        Ok(Self::Near { memory: Mapping::new(memory, MEMORY, true)?, bell })
+        Ok(Self::Near { memory: Mapping::new(memory, MEMORY, true)?, bell: bell.into() })
     }
 
     /// The end of a stream to another host. It can be the first side alone.
@@ -41,6 +43,14 @@ impl Side {
         match self {
             Self::Near { bell, .. } => epoll::add(epoll, bell, EventData::new_u64(number), EventFlags::IN),
             Self::Far(outlet) => outlet.wait_in((Arc::clone(epoll), number)),
+        }
+    }
+
+    /// Ends it: its program sees the bell closed.
+    pub(super) fn end(&self, epoll: &OwnedFd) {
+        self.wait_no_more(epoll);
+        if let Self::Near { bell, .. } = self {
+            let _ = shutdown(bell, Shutdown::Both);
         }
     }
 
