@@ -1,5 +1,5 @@
-//! Descriptors that programs have made, or have too. To close the last one of a file takes as long as a program likes: a socket
-//! may wait until its data are sent (`SO_LINGER`, socket(7)), and so may sockets in the queue of another.
+//! Descriptors that programs have made, or have too. To close the last one of a file takes as long as a program likes. A socket may
+//! wait until its data are sent (`SO_LINGER`, socket(7)), and so may sockets in the queue of another.
 
 #![allow(unsafe_code)]
 
@@ -94,7 +94,7 @@ pub fn refuse_rights(socket: impl AsFd) -> Result<(), Errno> {
 pub struct Received {
     /// Its length in bytes, as far as there was room.
     pub bytes: usize,
-    /// Whether there was room for all.
+    /// False where bytes or descriptors had no room, and are lost.
     pub is_whole: bool,
     /// Descriptors that came along.
     pub fds: Vec<Untrusted>,
