@@ -91,8 +91,3 @@ impl Servant {
         Ok(true)
     }
 }
-
-/// Does what may wait in a thread of its own. Without a thread, the work is dropped here.
-pub(crate) fn aside(work: impl FnOnce() + Send + 'static) {
-    let _ = std::thread::Builder::new().name("closes".into()).spawn(work);
-}

@@ -130,9 +130,14 @@ fn close_all(descriptors: &Receiver<OwnedFd>) {
         close_sockets(sockets);
         if !others.is_empty() {
             // A file system of the program's may answer late.
-            let _ = Builder::new().name("closes".into()).spawn(move || drop(others));
+            aside(move || drop(others));
         }
     }
+}
+
+/// Does what may wait in a thread of its own. Without a thread, the work is dropped here.
+pub(crate) fn aside(work: impl FnOnce() + Send + 'static) {
+    let _ = Builder::new().name("closes".into()).spawn(work);
 }
 
 fn is_socket(fd: &OwnedFd) -> bool {

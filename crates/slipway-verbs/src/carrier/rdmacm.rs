@@ -9,7 +9,8 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use libc::{in_addr, pollfd, sa_family_t, sockaddr, sockaddr_in, socklen_t, ssize_t};
 use rustix::io::Errno;
 
-use crate::servant::{aside, functions, last};
+use crate::servant::{functions, last};
+use crate::untrusted::aside;
 
 /// Connections that nobody has accepted yet.
 const BACKLOG: c_int = 128;

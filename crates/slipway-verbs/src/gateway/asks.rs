@@ -27,26 +27,20 @@ impl Table {
                 return self.with_flow(number, pair, |flow, regions| flow.receive(regions, &spans)).map(|()| None);
             }
             Ask::Register { domain, start, at, length, access, parts } => {
-                match self.register(number, domain, (start, at, length), access, (parts, files)) {
-                    Ok(()) => return Ok(None),
-                    Err(errno) => Err(errno),
-                }
+                self.register(number, domain, (start, at, length), access, (parts, files)).map(|()| None)
             }
-            Ask::Deregister { key } => match self.deregister(number, key) {
-                Ok(()) => return Ok(None),
-                Err(errno) => Err(errno),
-            },
-            Ask::QueuePair { number: pair, domain } => self.tell_of(number, pair, domain),
+            Ask::Deregister { key } => self.deregister(number, key).map(|()| None),
+            Ask::QueuePair { number: pair, domain } => self.tell_of(number, pair, domain).map(Some),
             Ask::Forget { number: pair } => {
                 let gone = self.session(number).and_then(|it| it.forget(pair));
                 if let Ok(Some(call)) = gone {
                     self.finish_call(call);
                 }
-                gone.map(|_| Told::Done)
+                gone.map(|_| Some(Told::Done))
             }
-            Ask::Join { number: pair } => self.join(number, pair),
+            Ask::Join { number: pair } => self.join(number, pair).map(Some),
         };
-        Ok(Some(said.unwrap_or_else(|errno| Told::Refused { errno: errno.raw_os_error() })))
+        Ok(said.unwrap_or_else(|errno| Some(Told::Refused { errno: errno.raw_os_error() })))
     }
 
     fn session(&mut self, number: u64) -> Result<&mut Session, Errno> {
@@ -76,7 +70,7 @@ impl Table {
         let place = self.session(number)?.begin_to_register(device, domain, memory.2)?;
         self.hand_over(number, move || {
             let region = Region::new(&place, memory, access, (&parts, &files));
-            Outcome::Registered { domain, bytes: memory.2, region }
+            Outcome::Registered { domain, region }
         });
         Ok(())
     }

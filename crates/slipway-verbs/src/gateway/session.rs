@@ -137,10 +137,10 @@ impl Session {
 
     /// Takes up the work of a thread. Gives the reply.
     pub(super) fn take_up(&mut self, outcome: Outcome) -> Told {
-        self.busy = None;
+        let bytes = self.busy.take().unwrap_or_default();
         match outcome {
             Outcome::Deregistered => Told::Done,
-            Outcome::Registered { domain, bytes, region } => match self.add(domain, bytes, region) {
+            Outcome::Registered { domain, region } => match self.add(domain, bytes, region) {
                 Ok(key) => Told::Key { key },
                 Err(errno) => {
                     self.tidy(domain);

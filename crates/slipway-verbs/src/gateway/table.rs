@@ -16,8 +16,7 @@ use super::session::Session;
 use super::worker::{Done, Outcome, Workers};
 use super::{Order, Told};
 use crate::management::{IN_REJECTION, IN_REPLY, Message, Offer, Step};
-use crate::servant::aside;
-use crate::untrusted::Untrusted;
+use crate::untrusted::{Untrusted, aside};
 use crate::wire::{self, WireError};
 
 /// Most programs of a node, as its broker has. The next one is not accepted.

@@ -20,7 +20,7 @@ pub(super) struct Done {
 #[derive(Debug)]
 pub(super) enum Outcome {
     /// Memory is registered in this domain, or is not.
-    Registered { domain: u32, bytes: u64, region: Result<Region, Errno> },
+    Registered { domain: u32, region: Result<Region, Errno> },
     /// The device has let go of a region.
     Deregistered,
 }
