@@ -146,9 +146,12 @@ fn outlives_brokers(hosts: u32) {
         links.filter(|link| link["joined"] == true).count()
     };
     let brokers = || pids(&place.json(["fast", "status", name])["brokers"]);
-    replace(brokers);
-    await_that("both ends have named their connection", || links() == 2);
-    assert_eq!([a.sends("once"), b.sends("once")], ["0", "0"]);
+    // A program calls before the next broker runs, which has the rules by then: each time, whoever is faster.
+    for _ in 0..8 {
+        replace(brokers);
+        await_that("both ends have named their connection", || links() == 2);
+        assert_eq!([a.sends("once"), b.sends("once")], ["0", "0"]);
+    }
     // The new ones know of a cut, and of its end.
     place.run(["cut", name, "b:eth0"]);
     a.tell("once");

@@ -90,17 +90,15 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Makes a broker, and waits until it runs.
-    pub(super) fn start(ground: &Ground<'_>, rules: &Order) -> io::Result<Self> {
+    /// Makes a broker that keeps these rules, and waits until it runs.
+    pub(super) fn start(ground: &Ground<'_>, rules: Order) -> io::Result<Self> {
         let (ours, theirs) = UnixStream::pair()?;
         ours.set_read_timeout(Some(PATIENCE))?;
         ours.set_write_timeout(Some(PATIENCE))?;
         let group = ground.group.and_then(Group::clone_target);
         let birth = Birth { alone: ground.alone, name: c"slipway-verbs", group, log: Some(ground.log) };
-        let (helper, _) = Helper::fork(birth, |newborn| live(ground, &theirs, newborn))?;
-        let process = Self { helper, control: ours };
-        process.have_heeded(rules)?;
-        Ok(process)
+        let (helper, _) = Helper::fork(birth, |newborn| live(ground, rules, &theirs, newborn))?;
+        Ok(Self { helper, control: ours })
     }
 
     /// Gives an order, and waits until it holds. Gives how many connections ended. A broker that does not answer is stuck, and ended.
@@ -127,8 +125,8 @@ impl Process {
     }
 }
 
-/// The life of a broker.
-fn live(ground: &Ground<'_>, control: &UnixStream, newborn: &mut Newborn) -> io::Result<()> {
+/// The life of a broker. Programs of the broker before it may call already, so it has the rules from its start.
+fn live(ground: &Ground<'_>, rules: Order, control: &UnixStream, newborn: &mut Newborn) -> io::Result<()> {
     limit(ground, control, newborn)?;
     // Before there are other threads: those of the way to other hosts begin below.
     confine::confine(ground.elsewhere.is_some())?;
@@ -146,8 +144,9 @@ fn live(ground: &Ground<'_>, control: &UnixStream, newborn: &mut Newborn) -> io:
         broker.add(NodeConfig { id, addresses, listener }).map_err(io::Error::other)?;
         broker.cap(id, seat.caps.queue_pairs, seat.caps.regions);
     }
-    newborn.ready("")?;
     let mut revoked = 0;
+    obey(&mut broker, links.as_ref(), rules, &ground.networks, &refused, &mut revoked);
+    newborn.ready("")?;
     loop {
         let mut waiting = vec![PollFd::new(control, PollFlags::IN), PollFd::new(&broker, PollFlags::IN)];
         waiting.extend(links.iter().map(|links| PollFd::new(links, PollFlags::IN)));

@@ -186,7 +186,7 @@ impl Brokers {
             group: place.group.as_ref(),
             elsewhere,
         };
-        let process = Process::start(&ground, &self.rules())?;
+        let process = Process::start(&ground, self.rules())?;
         let pid = process.helper.number();
         if let Some(place) = self.places.get_mut(&host) {
             place.process = Some(process);
