@@ -3,14 +3,15 @@
 use std::path::PathBuf;
 
 use serde::Serialize;
-use slipway_host::facts::{Facts, Source};
+use slipway_host::facts::Facts;
 
+use super::Where;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::view;
 
-/// Record everything that the facts of this machine come from
+/// Record everything that the facts of a machine come from
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 PATH becomes a folder of files, or one text where its name ends with .txt. Look
@@ -19,11 +20,14 @@ mounted file systems.
 
 Examples:
   slipway tune record dtn7.txt
-  slipway tune facts --root dtn7.txt       the same facts, on any machine")]
+  slipway tune facts --root dtn7.txt       the same facts, on any machine
+  slipway tune record --root dtn7.txt dtn7 the same recording, as a folder")]
 pub(crate) struct Args {
     /// Folder or file to write; it must not be there yet
     #[arg(value_name = "PATH")]
     to: PathBuf,
+    #[command(flatten)]
+    place: Where,
 }
 
 #[derive(Serialize)]
@@ -34,7 +38,7 @@ struct Answer {
 
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<Exit, Failure> {
-        let source = Source::machine()?;
+        let source = self.place.open()?;
         let _ = Facts::gather(&source);
         let recording = source.recording();
         recording.write(&self.to)?;
