@@ -249,6 +249,14 @@ impl Entry {
     pub fn report(&self) {
         self.words()[STAGE].store(REPORTED, Release);
     }
+
+    /// Writes down a handoff that an earlier router began.
+    pub fn go_on(&self, handoff: &HandoffCall) {
+        self.begin_handoff(handoff.tree, handoff.call, handoff.tid);
+        if handoff.reported {
+            self.report();
+        }
+    }
 }
 
 impl Drop for Entry {
@@ -288,7 +296,7 @@ mod tests {
         entries[0].set_wakeup_socket(Some(file.as_fd()));
         entries[1].set_wakeup_socket(Some(file.as_fd()));
         entries[1].set_wakeup_socket(None);
-        entries[2].begin_handoff(1, u64::MAX, 9);
+        entries[2].go_on(&handoff);
         entries[3].begin_handoff(1, u64::MAX, 9);
         entries[3].report();
         // As when their process is killed.

@@ -250,8 +250,11 @@ impl Router {
         // The connection had its share before.
         let share = Some(self.parts.delivery.keep_share(client, node));
         let end = ServerEnd::There(end);
-        let connection = Connection { share, entry: None, end, path, flow, client, server, number: None };
+        let mut connection = Connection { share, entry: None, end, path, flow, client, server, number: None };
         if let Some(handoff) = handoff {
+            // For the next router, where this one ends before it has gone on.
+            self.parts.delivery.record(node, &mut connection);
+            connection.entry.iter().for_each(|entry| entry.go_on(&handoff));
             lock(&self.unfinished).push((handoff, connection));
             return Ok(());
         }

@@ -160,7 +160,8 @@ pub(crate) fn finish(parts: &Arc<Parts>, tree: &Tree, unaccepted: Vec<(HandoffCa
             _ => !waits && reported,
         };
         if !answered {
-            // The program calls again, and finds it.
+            // The program calls again, and finds it. From now on it waits as any other.
+            connection.entry = None;
             redeliver(parts, tree.node, connection);
         }
     }

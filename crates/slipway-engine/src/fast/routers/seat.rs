@@ -90,7 +90,7 @@ impl Routers {
         self.pass_on(near, host, &here)?;
         here.iter().try_for_each(|&at| self.introduce(near, host, at))?;
         self.note(near.lab, host, &format!("runs as process {pid}"));
-        self.recall(near, host, &here);
+        self.recall(near, host, &here, |report| aside.push(report))?;
         for report in aside {
             self.take(near, host, report);
         }
@@ -118,10 +118,14 @@ impl Routers {
     /// Has programs make those calls again that the router before this one had taken and not answered: nobody else can take
     /// them. A program that is stopped leaves its call, and when it goes on the kernel has it call again (`signal(7)`,
     /// "Interruption of system calls and library functions by stop signals"; `cgroups(7)` stops it without a signal).
-    fn recall(&mut self, near: &Near<'_>, host: HostId, held: &[usize]) {
+    ///
+    /// First the router has to go on with all handoffs: a call that it is to answer looks answered once its program has left it. A
+    /// router obeys orders one after the other, so it tells its status after that.
+    fn recall(&mut self, near: &Near<'_>, host: HostId, held: &[usize], aside: impl FnMut(Report)) -> io::Result<()> {
         if self.seats.get(&host).is_none_or(|seat| seat.restarts == 0) {
-            return;
+            return Ok(());
         }
+        self.process(host).map_or(Ok(String::new()), |process| process.status(aside))?;
         let nodes: BTreeSet<NodeId> = held.iter().map(|&at| self.held[at].node).collect();
         for node in nodes {
             if let Err(error) = (near.halt)(node) {
@@ -132,6 +136,7 @@ impl Routers {
                 );
             }
         }
+        Ok(())
     }
 
     /// A host's router is gone. Another comes at once, or after a while where this one did not last.
