@@ -66,6 +66,8 @@ pub struct Router {
     helpers: Arc<Helpers>,
     /// Connections that the router before this one was handing to calls.
     unfinished: Mutex<Vec<(HandoffCall, Connection)>>,
+    /// Connections that the router before this one had for nodes which are silent. Their clients wait.
+    silenced: Mutex<Vec<(NodeId, Connection)>>,
 }
 
 impl Router {
@@ -123,7 +125,8 @@ impl Router {
             Trapped { parts: &serving, tree, blocked_accepts, call }.carry_out();
         })?;
         thread::Builder::new().name("rates".into()).stack_size(STACK_BYTES).spawn(move || limiter.run())?;
-        Ok(Arc::new(Self { counts, parts, nodes, helpers, unfinished: Mutex::default() }))
+        let (unfinished, silenced) = Default::default();
+        Ok(Arc::new(Self { counts, parts, nodes, helpers, unfinished, silenced }))
     }
 
     /// Serves a tree of programs of a node, on a thread of its own, until the last has ended. First it goes on with the handoffs that
@@ -207,6 +210,7 @@ impl Router {
     /// The node starts anew: connections that waited for its programs end.
     pub fn wake(&self, node: NodeId) {
         if self.nodes.unsilence(node) {
+            lock(&self.silenced).retain(|(of, _)| *of != node);
             self.parts.delivery.drop_all_of(node);
             self.parts.rdma.wake(node);
         }
@@ -259,6 +263,11 @@ impl Router {
             return Ok(());
         }
         let Some(wakeup_socket) = wakeup_socket.and_then(|socket| WakeupSocket::still_pending(socket).ok()) else {
+            if self.nodes.is_silent(node) {
+                self.parts.delivery.record(node, &mut connection);
+                lock(&self.silenced).push((node, connection));
+                return Ok(());
+            }
             redeliver(&self.parts, node, connection);
             return Ok(());
         };

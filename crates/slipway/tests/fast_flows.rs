@@ -253,6 +253,12 @@ fn a_node_that_is_killed_hard_is_silent() {
     silent(&mut a, "waiting");
     silent(&mut b, "across");
     silent(&mut b, "waiting");
+    // The next routers know that it is.
+    lab.kill_routers();
+    for (client, name) in [(&mut a, "within-later"), (&mut b, "across-later")] {
+        join(client, &mut other, "other", name);
+        silent(client, "waiting");
+    }
     a.does("say within");
     place.run(["start", &lab.name, "srv"]);
     assert!(["end", "ECONNRESET"].contains(&a.say("hear within").as_str()));

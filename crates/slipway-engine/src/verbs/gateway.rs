@@ -147,13 +147,14 @@ impl Gateway {
         Ok(gateway)
     }
 
-    /// Tells a gateway of its nodes.
+    /// Tells a gateway of its nodes. Those that reach nobody come first: programs of the others call at once.
     fn tell_all(&self) -> io::Result<()> {
+        self.tell_barred()?;
         for (&node, listener) in &self.listeners {
             let memory = self.memory.get(&node).copied().unwrap_or(0);
             self.give(&Order::Node { node: number(node)?, memory }, &[listener.as_fd()])?;
         }
-        self.tell_barred()
+        Ok(())
     }
 
     fn tell_barred(&self) -> io::Result<()> {

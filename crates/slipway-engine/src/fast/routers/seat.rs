@@ -82,6 +82,8 @@ impl Routers {
         let mut aside = Vec::new();
         let conditions = Order::Conditions { nodes: self.altered.iter().copied().collect() };
         process.have_heeded(&conditions, |report| aside.push(report))?;
+        let silent = self.muted.keys().copied().filter(|&node| lab.nodes[node].host == host);
+        process.have_heeded(&Order::Silence { nodes: silent.collect() }, |report| aside.push(report))?;
         let pid = process.helper.number();
         (seat.process, seat.began) = (Some(process), Some(Instant::now()));
         seat.equipped.clear();
