@@ -246,7 +246,12 @@ impl<'a> Crew<'a> {
         let wanted = usize::try_from(target).unwrap_or(usize::MAX).saturating_sub(alive.len());
         let free = (1..=self.size.most).filter(|worker| !alive.contains_key(worker));
         let workers: Vec<u32> = free.take(wanted).collect();
-        if workers.is_empty() { Ok(()) } else { self.start(&workers) }
+        if workers.is_empty() {
+            return Ok(());
+        }
+        // No folder is made where the storage is gone, which may come to light only now.
+        self.is_there()?;
+        self.start(&workers).or_else(|error| self.is_there().and(Err(error)))
     }
 
     fn start(&mut self, workers: &[u32]) -> Result<(), RunError> {

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use slipway_campaign::design::Plan;
 use slipway_campaign::value::Value;
@@ -136,9 +136,16 @@ fn a_program_that_takes_too_long_ends_with_its_children() {
     let ended = worker.attempt(Lease { point: 0, fence: 1, attempt: 1 }, None, Some(Duration::from_secs(2)));
     assert_eq!(failure(&ended), (FailureKind::Timeout, "the program took longer than 2s"));
     let child = fs::read_to_string(root.path().join("work/point/child")).unwrap();
-    // Its parent is gone, so init may not have collected it yet.
-    let stat = fs::read_to_string(format!("/proc/{}/stat", child.trim())).unwrap_or_default();
-    assert!(stat.is_empty() || stat.contains(") Z ") || stat.contains(") X "), "{stat}");
+    // It is killed, and may not have ended yet. Its parent is gone, so init may not have collected it either.
+    let until = Instant::now() + Duration::from_mins(1);
+    loop {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", child.trim())).unwrap_or_default();
+        if stat.is_empty() || stat.contains(") Z ") || stat.contains(") X ") {
+            break;
+        }
+        assert!(Instant::now() < until, "{stat}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 #[test]

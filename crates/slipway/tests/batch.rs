@@ -188,13 +188,14 @@ fn a_jobs_end_is_the_labs_however_it_ends() {
 fn a_lab_outlives_the_commands_that_lead_to_its_machines() {
     let slurm = Slurm::new(3);
     slurm.file("lab.yaml", LAB);
-    let of_job =
-        "for p in $(pgrep -x srun); do grep -q job_$SLURM_JOB_ID/ /proc/$p/cgroup && echo $p; done 2>/dev/null";
+    // Other tests have a job of this number on machines of other names.
+    let of_job = "for p in $(pgrep -x srun); do grep -q \"$(hostname).*job_$SLURM_JOB_ID/\" /proc/$p/cgroup && echo $p; done 2>/dev/null";
     let job = slurm.submit(
         3,
         &format!(
             "sruns() {{ {of_job}; }}\n\
              slipway up lab.yaml\n\
+             [ -n \"$(sruns)\" ] || exit 3\n\
              for p in $(sruns); do [ \"$(ps -o comm= -p $(ps -o ppid= -p $p))\" = srun ] || kill -KILL $p; done\n\
              while [ -n \"$(sruns)\" ]; do sleep 0.1; done\n\
              slipway exec job n1 -- ping -q -c3 -W5 n2 && slipway down job && exit 7\n"

@@ -217,13 +217,13 @@ fn more_than_ten_workers_have_a_node_each() {
         &place,
         "\
 run: [sh, -c, 'hostname; sleep 0.2']
-design: {repeat: 24}
+design: {repeat: 60}
 workers: {max: 12, memory: 32MiB, cpus: 0.1 core}
 outputs: {node: 'w([0-9]+)'}
 ",
     );
     let (code, answer) = end(start(&place));
-    assert_eq!((code, &answer["done"]), (Some(0), &24.into()), "{answer}");
+    assert_eq!((code, &answer["done"]), (Some(0), &60.into()), "{answer}");
     let rows = place.json(["campaign", "results"]);
     let mut nodes = BTreeSet::new();
     for row in rows.as_array().expect("rows") {

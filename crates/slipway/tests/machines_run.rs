@@ -4,19 +4,21 @@ mod common;
 
 use std::fs;
 use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use common::machines::Machines;
 use common::{await_that, ring, told};
 
 /// A time to sleep that no other test's programs have, seconds.
 fn long() -> String {
-    format!("9{}", std::process::id())
+    static NUMBER: AtomicU32 = AtomicU32::new(1);
+    format!("{}{:07}", NUMBER.fetch_add(1, Ordering::Relaxed), std::process::id())
 }
 
-/// The number of programs that sleep for [`long`], on all machines together.
-fn sleepers() -> usize {
+/// The number of programs that sleep so long, on all machines together.
+fn sleepers(long: &str) -> usize {
     let output =
-        Command::new("pgrep").args(["-fc", &format!("^sleep {}", long())]).output().expect("pgrep can be started");
+        Command::new("pgrep").args(["-fc", &format!("^sleep {long}$")]).output().expect("pgrep can be started");
     String::from_utf8_lossy(&output.stdout).trim().parse().expect("a count")
 }
 
@@ -63,9 +65,10 @@ fn a_plain_program_runs_on_the_nodes_of_all_machines() {
     assert!(output.status.success() && output.stdout.len() == 2 * (3_000_000 + 187_500 * 5), "{}", output.stdout.len());
 
     // All of the job ends with its time, in the background too.
-    let output = run(&["--timeout", "1s", "plain", "--", "sh", "-c", &format!("setsid sleep {0} & sleep {0}", long())]);
+    let long = long();
+    let output = run(&["--timeout", "1s", "plain", "--", "sh", "-c", &format!("setsid sleep {long} & sleep {long}")]);
     assert_eq!(output.status.code(), Some(124), "{}", told(&output));
-    assert_eq!(sleepers(), 0);
+    assert_eq!(sleepers(&long), 0);
     machines.run(2, ["down", "plain"]);
     assert_eq!(machines.remains(), [""; 0]);
 }
@@ -74,20 +77,21 @@ fn a_plain_program_runs_on_the_nodes_of_all_machines() {
 fn a_signal_or_the_end_of_run_ends_everything_everywhere() {
     let machines = Machines::new(3);
     let file = machines.file("ended", "nodes: {n: {count: 3}}\n");
+    let long = long();
     for signal in ["INT", "KILL"] {
         // The lab comes up for the job.
         let mut run = machines.slipway(0, ["run".as_ref(), file.as_os_str()]);
-        run.args(["--", "sh", "-c", &format!("setsid sleep {0} & sleep {0}", long())]);
+        run.args(["--", "sh", "-c", &format!("setsid sleep {long} & sleep {long}")]);
         let mut run = run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("slipway can be started");
-        await_that("all nodes run the program", || sleepers() == 6);
+        await_that("all nodes run the program", || sleepers(&long) == 6);
         let killed = Command::new("kill").args([format!("-{signal}"), run.id().to_string()]).status();
         assert!(killed.expect("kill can be started").success());
         let status = run.wait().expect("it ends");
         if signal == "INT" {
             assert_eq!(status.code(), Some(130));
-            assert_eq!((sleepers(), machines.remains()), (0, Vec::new()));
+            assert_eq!((sleepers(&long), machines.remains()), (0, Vec::new()));
         }
-        await_that("nothing is left of a killed run", || sleepers() == 0 && machines.remains().is_empty());
+        await_that("nothing is left of a killed run", || sleepers(&long) == 0 && machines.remains().is_empty());
     }
 }
 

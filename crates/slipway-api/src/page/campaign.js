@@ -13,6 +13,9 @@ import { failures } from "./failures.js";
 /** Shortest time between two loads of new results. */
 const LOAD = 2000;
 
+/** The tab that was chosen by a key. It has the focus once its view is there, which makes the tabs anew. */
+let awaited = null;
+
 export async function campaign(main, id, part) {
   const of = await get(url(id, ""));
   const data = new Data(of);
@@ -22,6 +25,8 @@ export async function campaign(main, id, part) {
   const tabs = { overview, results: resultsTab, ...(of.outputs.some((one) => one.series) && { series: seriesTab }), sensitivity: sensitivityTab, failures: failuresTab };
   const chosen = part in tabs ? part : "overview";
   main.replaceChildren(head, strip(id, Object.keys(tabs), chosen), body);
+  if (awaited === chosen) document.getElementById(`tab-${chosen}`).focus();
+  awaited = null;
   let progress = of;
   let view = await tabs[chosen](body, of, data);
   const tell = header(head, of);
@@ -52,9 +57,8 @@ function strip(id, names, chosen) {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (!step) return;
     const next = names[(names.indexOf(chosen) + step + names.length) % names.length];
+    awaited = next;
     go(next);
-    // The view that comes makes the tabs anew.
-    setTimeout(() => document.getElementById(`tab-${next}`)?.focus(), 300);
   };
   return h("div", { class: "tabs", role: "tablist", "aria-label": "Views", onkeydown: keys }, names.map((name) => h("button", {
     role: "tab", id: `tab-${name}`, "aria-selected": String(name === chosen), "aria-controls": "panel", tabindex: name === chosen ? 0 : -1, onclick: () => go(name),
