@@ -221,9 +221,10 @@ pub fn out_of(
     let (ours, theirs) = pipe()?;
     let (nothing, end) = pipe()?;
     drop(end);
+    // Before there is an agent: it must not outlive a copy that a signal ends.
+    let signals = Taken::new(&ENDING).map_err(CopyError::io("take", Path::new("signals")))?;
     let agent = Agent::start(way, PACK, from, nothing.as_fd(), Some(theirs.as_fd()))?;
     drop((nothing, theirs));
-    let signals = Taken::new(&ENDING).map_err(CopyError::io("take", Path::new("signals")))?;
     let mut broken = None;
     let outcome = Pipe::new(ours, &signals, bounds.patience, &mut broken)
         .and_then(|pipe| unpack::unpack(Counted::new(pipe, None, progress), to, rules));
@@ -243,9 +244,10 @@ pub fn into(
     progress: &mut Progress<'_>,
 ) -> Result<Copied, CopyError> {
     let (theirs, ours) = pipe()?;
+    // As above.
+    let signals = Taken::new(&ENDING).map_err(CopyError::io("take", Path::new("signals")))?;
     let agent = Agent::start(way, UNPACK, to, theirs.as_fd(), None)?;
     drop(theirs);
-    let signals = Taken::new(&ENDING).map_err(CopyError::io("take", Path::new("signals")))?;
     let mut broken = None;
     let outcome = Pipe::new(ours, &signals, bounds.patience, &mut broken).and_then(|pipe| {
         let stream = Counted::new(pipe, Some(stream::length(from)), progress);
