@@ -244,7 +244,7 @@ pub fn into(
     progress: &mut Progress<'_>,
 ) -> Result<Copied, CopyError> {
     let (theirs, ours) = pipe()?;
-    // As above.
+    // Before there is an agent, which must not outlive the copy.
     let signals = Taken::new(&ENDING).map_err(CopyError::io("take", Path::new("signals")))?;
     let agent = Agent::start(way, UNPACK, to, theirs.as_fd(), None)?;
     drop(theirs);
