@@ -6,6 +6,7 @@ mod lingering;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -34,31 +35,44 @@ fn open() -> Policy {
     Box::new(|_, _| Ok(()))
 }
 
+/// The broker of a host.
+fn broker(folder: &Path, host: usize, policy: Policy, asked: &Questions) -> Broker {
+    let mut broker = Broker::new(Caps::default(), policy).unwrap();
+    let listener = listen(&folder.join(host.to_string())).unwrap();
+    let asked = Arc::clone(asked);
+    let own = u32::try_from(host).unwrap();
+    broker.reach(Hosts {
+        own,
+        count: 2,
+        nodes: vec![(1 - own, 1 - own, vec![address(1 - host)])],
+        way: Box::new(move |_, ticket, question| {
+            asked.lock().unwrap().push_back((ticket, *question));
+            Ok(())
+        }),
+        still: Box::new(|_, _| ()),
+    });
+    broker.add(NodeConfig { id: own, addresses: vec![address(host)], listener }).unwrap();
+    broker
+}
+
 impl Lab {
     fn new(policies: [Policy; 2]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let questions = [Questions::default(), Questions::default()];
         let mut host = 0;
         let brokers = policies.map(|policy| {
-            let mut broker = Broker::new(Caps::default(), policy).unwrap();
-            let listener = listen(&folder.path().join(host.to_string())).unwrap();
-            let asked = Arc::clone(&questions[host]);
-            let own = u32::try_from(host).unwrap();
-            broker.reach(Hosts {
-                own,
-                count: 2,
-                nodes: vec![(1 - own, 1 - own, vec![address(1 - host)])],
-                way: Box::new(move |_, ticket, question| {
-                    asked.lock().unwrap().push_back((ticket, *question));
-                    Ok(())
-                }),
-                still: Box::new(|_, _| ()),
-            });
-            broker.add(NodeConfig { id: own, addresses: vec![address(host)], listener }).unwrap();
             host += 1;
-            broker
+            broker(folder.path(), host - 1, policy, &questions[host - 1])
         });
         Self { folder, brokers, questions }
+    }
+
+    /// Has another broker take the place of a host's, whose questions are lost.
+    fn succeed(&mut self, host: usize) {
+        std::fs::remove_file(self.folder.path().join(host.to_string())).unwrap();
+        self.questions[host].lock().unwrap().clear();
+        self.brokers[host] = broker(self.folder.path(), host, open(), &self.questions[host]);
+        self.brokers[host].succeed(Box::new(|_, _, _| [1; 16])).unwrap();
     }
 
     fn program(&self, host: usize) -> OwnedFd {
@@ -91,11 +105,23 @@ impl Lab {
                 self.brokers[host].answered(ticket, said.map(|()| ours));
                 said
             }
+            Question::Groups => {
+                other.asked_for_groups(from);
+                self.brokers[host].answered(ticket, Err(Errno::ALREADY));
+                Ok(())
+            }
             Question::Group(news) => {
                 let said = other.told(from, &news);
                 self.brokers[host].answered(ticket, Err(Errno::ALREADY));
                 said
             }
+        }
+    }
+
+    /// Carries all questions about groups.
+    fn carry_all(&mut self) {
+        while let Some(host) = [0, 1].into_iter().find(|host| !self.questions[*host].lock().unwrap().is_empty()) {
+            self.carry(host).unwrap();
         }
     }
 
@@ -379,15 +405,44 @@ fn brokers_tell_each_other_of_the_members_of_groups() {
     assert_eq!(hear(&a).map(|heard| heard.0), Some(Answer::Reply(Reply::Done)));
     assert!(is_told_of_a_change(&a), "what it was told is old");
     assert_eq!(members(&mut lab, &a), [one]);
-    lab.carry(1).unwrap();
+    lab.carry_all();
     assert!(is_told_of_a_change(&a) && !is_told_of_a_change(&a));
     assert_eq!(members(&mut lab, &a), [one, other]);
     // A queue pair that ends leaves its groups.
     lab.ask(&b, &Request::DestroyQueuePair { number: other });
-    lab.carry(1).unwrap();
+    lab.carry_all();
     assert!(is_told_of_a_change(&a));
     assert_eq!(members(&mut lab, &a), [one]);
-    assert!(lab.questions[1].lock().unwrap().is_empty());
+}
+
+/// Others tell it of their members. They forget those of its host, and hear which there still are.
+#[test]
+fn a_successor_learns_of_the_members_of_groups() {
+    let mut lab = Lab::new([open(), open()]);
+    let (a, b) = (lab.program(0), lab.program(1));
+    let [one, gone] = [0, 1].map(|_| lab.pair(&a, Transport::Datagram));
+    let other = lab.pair(&b, Transport::Datagram);
+    for (program, number) in [(&a, one), (&a, gone), (&b, other)] {
+        lab.ask(program, &Request::Attach { number, group: group() });
+        assert_eq!(hear(program).map(|heard| heard.0), Some(Answer::Reply(Reply::Done)));
+    }
+    lab.carry_all();
+    assert_eq!(members(&mut lab, &b), [one, gone, other]);
+    lab.succeed(0);
+    let a = lab.program(0);
+    let object = Object::QueuePair { number: one, transport: Transport::Datagram, domain: 1 };
+    lab.ask(&a, &Request::Resume { object, proof: [1; 16] });
+    assert_eq!(hear(&a).map(|heard| heard.0), Some(Answer::Reply(Reply::Done)));
+    lab.carry_all();
+    assert!(is_told_of_a_change(&b));
+    assert_eq!(members(&mut lab, &b), [other], "none of that host is named yet");
+    lab.ask(&a, &Request::Attach { number: one, group: group() });
+    assert_eq!(hear(&a).map(|heard| heard.0), Some(Answer::Reply(Reply::Done)));
+    lab.carry_all();
+    assert!(is_told_of_a_change(&b));
+    for program in [&a, &b] {
+        assert_eq!(members(&mut lab, program), [one, other]);
+    }
 }
 
 #[test]
@@ -397,7 +452,7 @@ fn a_group_has_bounds_and_only_members_that_the_policy_lets_a_program_reach() {
     let (one, other) = (lab.pair(&a, Transport::Datagram), lab.pair(&b, Transport::Datagram));
     let reliable = lab.pair(&a, Transport::Reliable);
     lab.ask(&b, &Request::Attach { number: other, group: group() });
-    lab.carry(1).unwrap();
+    lab.carry_all();
     assert_eq!(members(&mut lab, &a), [], "it learns nothing of members that it may not reach");
     for (number, to) in [(reliable, group()), (one, gid(address(1))), (other, group())] {
         lab.ask(&a, &Request::Attach { number, group: to });

@@ -223,6 +223,10 @@ fn asked(broker: &mut Broker, ferry: Option<&Ferry>, open: OpenRequest) {
     // The answer repeats the number as it came.
     let join = match read(&Open { flow: open.open.flow & !BY_DEVICE, ..open.open }) {
         Some(Question::Join(join)) => join,
+        Some(Question::Groups) => {
+            broker.asked_for_groups(open.host);
+            return drop(open.refuse(Refusal::Crowded));
+        }
         Some(Question::Group(news)) => {
             let heard = broker.told(open.host, &news);
             // A stream is not wanted, so there is none in any case.
@@ -269,6 +273,10 @@ const BY_DEVICE: u64 = 1 << 63;
 /// Numbers of questions, beside those of transports.
 const JOINS_GROUP: u64 = 3;
 const LEAVES_GROUP: u64 = 4;
+const ASKS_FOR_GROUPS: u64 = 5;
+
+/// Stands where a question names no queue pair.
+const NOBODY: Name = Name { gid: [0; 16], number: 0 };
 
 /// A question as routers' messages carry it: its kind and queue pairs' numbers stand in the place of the flow's number.
 fn write(question: &Question) -> Open {
@@ -285,6 +293,7 @@ fn write(question: &Question) -> Open {
             let kind = if news.is_member { JOINS_GROUP } else { LEAVES_GROUP };
             (kind, news.member, Name { gid: news.group, number: 0 })
         }
+        Question::Groups => (ASKS_FOR_GROUPS, NOBODY, NOBODY),
     };
     let flow = kind << (2 * NUMBER) | u64::from(from.number) << NUMBER | u64::from(to.number);
     let at = |gid: &Gid| {
@@ -310,6 +319,7 @@ fn read(open: &Open) -> Option<Question> {
             let is_member = kind == JOINS_GROUP;
             Some(Question::Group(Membership { group: to.gid, member: from, is_member }))
         }
+        ASKS_FOR_GROUPS if (from, to) == (NOBODY, NOBODY) => Some(Question::Groups),
         _ => None,
     }
 }

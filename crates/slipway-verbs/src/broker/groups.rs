@@ -24,6 +24,7 @@ pub(super) fn attach(tables: &mut Tables, from: From, number: u32, group: Gid) -
         return Err(Errno::INVAL);
     }
     let gid = *tables.gids(from.node).first().ok_or(Errno::ADDRNOTAVAIL)?;
+    tables.groups.ask();
     tables.groups.add((group, number), Member { node: from.node, gid, host: None })?;
     Ok(Done::with(Reply::Done, Vec::new()))
 }
@@ -47,6 +48,7 @@ pub(super) fn next_member(
     after: u32,
 ) -> Result<Done, Errno> {
     let groups = &mut tables.groups;
+    groups.ask();
     let known = groups.heard.values().filter(|programs| programs.contains(&from.program)).count();
     let is_known = groups.heard.get(&group).is_some_and(|programs| programs.contains(&from.program));
     if !is_known && known >= HEARD {
@@ -87,6 +89,12 @@ impl Broker {
         Ok(())
     }
 
+    /// Hears that another host's broker knows no members.
+    pub fn asked_for_groups(&mut self, host: u32) {
+        self.tables.groups.begin_anew(host);
+        self.tell_of_groups();
+    }
+
     /// Tells programs and other brokers what has changed.
     pub(super) fn tell_of_groups(&mut self) {
         while let Some(group) = self.tables.groups.changed.pop_first() {
@@ -114,6 +122,13 @@ fn send_news(tables: &mut Tables, way: &mut Way) {
         let ticket = tables.next_ticket();
         let groups = &mut tables.groups;
         let Some(outbox) = groups.outboxes.get_mut(&host).filter(|outbox| outbox.ticket.is_none()) else { continue };
+        if outbox.asks {
+            // Its turn comes with the next change, where the way is closed now.
+            if way(host, ticket, &Question::Groups).is_ok() {
+                (outbox.ticket, outbox.asks) = (Some(ticket), false);
+            }
+            continue;
+        }
         let Some(((group, number), gid)) = outbox.due.pop_first() else { continue };
         let is_member = groups.members.get(&group).is_some_and(|members| members.contains_key(&number));
         let news = Membership { group, member: Name { gid, number }, is_member };

@@ -26,6 +26,8 @@ pub(super) type Part = (Gid, u32);
 pub(super) struct Outbox {
     /// The number of the message that has no answer yet.
     pub(super) ticket: Option<u64>,
+    /// It is to be asked for its members first.
+    pub(super) asks: bool,
     /// Parts that it does not know yet, and the address of each member.
     pub(super) due: BTreeMap<Part, Gid>,
 }
@@ -38,6 +40,7 @@ pub(super) struct Groups {
     pub(super) heard: BTreeMap<Gid, BTreeSet<u64>>,
     pub(super) changed: BTreeSet<Gid>,
     pub(super) outboxes: BTreeMap<u32, Outbox>,
+    has_asked: bool,
 }
 
 impl Groups {
@@ -80,6 +83,29 @@ impl Groups {
             if outbox.due.remove(&part).is_none() {
                 outbox.due.insert(part, member.gid);
             }
+        }
+    }
+
+    /// Has other hosts be asked for their members, once programs of this one have to do with groups.
+    pub(super) fn ask(&mut self) {
+        if !std::mem::replace(&mut self.has_asked, true) {
+            self.outboxes.values_mut().for_each(|outbox| outbox.asks = true);
+        }
+    }
+
+    /// A broker that knows no members serves this host now: those of the host are named anew, and it hears of those here.
+    pub(super) fn begin_anew(&mut self, host: u32) {
+        let parts = |members: &Self, of: Option<u32>| {
+            let all =
+                members.members.iter().flat_map(|(group, all)| all.iter().map(|(number, it)| ((*group, *number), it)));
+            all.filter(|(_, it)| it.host == of).map(|(part, it)| (part, it.gid)).collect::<BTreeMap<Part, Gid>>()
+        };
+        for part in parts(self, Some(host)).into_keys() {
+            self.remove(part);
+        }
+        let own = parts(self, None);
+        if let Some(outbox) = self.outboxes.get_mut(&host) {
+            outbox.due = own;
         }
     }
 

@@ -42,6 +42,9 @@ pub enum Question {
     Join(Join),
     /// A queue pair is a member of a group, or no more. Any answer says that this was heard.
     Group(Membership),
+    /// This broker knows no members of the other host yet: it may follow one that did. The other broker forgets the members of this
+    /// host, and tells of its own. Any answer says that this was heard.
+    Groups,
 }
 
 /// Sends a message to the broker of a host. Its answer comes by [`answered`](super::Broker::answered), with this ticket.

@@ -85,6 +85,10 @@ pub(super) fn resume(tables: &mut Tables, from: From, object: &Object, proof: &P
             tables.check(node, Kind::QueuePair, number, proof)?;
             let pair = QueuePair { program, node, transport, domain, peer: None, revoked: false };
             tables.take_queue_pair(number, pair)?;
+            if transport == Transport::Datagram {
+                // The broker before this one knew members of groups, and others know those of this host.
+                tables.groups.ask();
+            }
         }
         Object::Region { key, domain, region } => {
             tables.check(node, Kind::Region, key, proof)?;
