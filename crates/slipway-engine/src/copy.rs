@@ -221,14 +221,12 @@ pub fn out_of(
     let (ours, theirs) = pipe()?;
     let (nothing, end) = pipe()?;
     drop(end);
-    // Before there is an agent: it must not outlive a copy that a signal ends.
-    let signals = Taken::new(&ENDING).map_err(CopyError::io("take", Path::new("signals")))?;
     let agent = Agent::start(way, PACK, from, nothing.as_fd(), Some(theirs.as_fd()))?;
     drop((nothing, theirs));
     let mut broken = None;
-    let outcome = Pipe::new(ours, &signals, bounds.patience, &mut broken)
+    let outcome = Pipe::new(ours, &agent.signals, bounds.patience, &mut broken)
         .and_then(|pipe| unpack::unpack(Counted::new(pipe, None, progress), to, rules));
-    agent.finish(outcome, broken, &signals)
+    agent.finish(outcome, broken)
 }
 
 /// Copies `from` on this machine to `to` in the node, as [`out_of`] does the other way.
@@ -244,16 +242,14 @@ pub fn into(
     progress: &mut Progress<'_>,
 ) -> Result<Copied, CopyError> {
     let (theirs, ours) = pipe()?;
-    // Before there is an agent, which must not outlive the copy.
-    let signals = Taken::new(&ENDING).map_err(CopyError::io("take", Path::new("signals")))?;
     let agent = Agent::start(way, UNPACK, to, theirs.as_fd(), None)?;
     drop(theirs);
     let mut broken = None;
-    let outcome = Pipe::new(ours, &signals, bounds.patience, &mut broken).and_then(|pipe| {
+    let outcome = Pipe::new(ours, &agent.signals, bounds.patience, &mut broken).and_then(|pipe| {
         let stream = Counted::new(pipe, Some(stream::length(from)), progress);
         pack::pack(from, io::BufWriter::new(stream))
     });
-    agent.finish(outcome, broken, &signals)
+    agent.finish(outcome, broken)
 }
 
 /// Makes what a stream holds, which may be any bytes, as [`out_of`] does with a node's.
@@ -276,6 +272,8 @@ struct Agent<'a> {
     is_elsewhere: bool,
     child: Child,
     says: OwnedFd,
+    /// Signals that end the copy: the agent must not outlive it.
+    signals: Taken,
 }
 
 impl<'a> Agent<'a> {
@@ -289,19 +287,21 @@ impl<'a> Agent<'a> {
     ) -> Result<Self, CopyError> {
         let (says, error) = pipe()?;
         quicken(&says)?;
+        // Before there is an agent.
+        let signals = Taken::new(&ENDING).map_err(CopyError::io("take", Path::new("signals")))?;
         let argv = vec![AGENT.into(), what.into(), path.into()];
         let child = way.start(argv, [input, output.unwrap_or(error.as_fd()), error.as_fd()])?;
-        Ok(Self { node: way.node(), is_elsewhere: matches!(way, Way::There(..)), child, says })
+        Ok(Self { node: way.node(), is_elsewhere: matches!(way, Way::There(..)), child, says, signals })
     }
 
     /// Waits for its end, for a moment: a program of the node may have stopped it, or hold its end of a pipe. Gives how it
     /// ended, if it did, and what it said.
-    fn hear(&self, signals: &Taken) -> io::Result<(Option<Exit>, Vec<u8>)> {
+    fn hear(&self) -> io::Result<(Option<Exit>, Vec<u8>)> {
         let mut account = Vec::new();
         let (begun, mut says) = (Instant::now(), true);
         let mut killed = false;
         let exit = loop {
-            let mut on = vec![PollFd::new(&self.child, PollFlags::IN), PollFd::new(signals, PollFlags::IN)];
+            let mut on = vec![PollFd::new(&self.child, PollFlags::IN), PollFd::new(&self.signals, PollFlags::IN)];
             if says {
                 on.push(PollFd::new(&self.says, PollFlags::IN));
             }
@@ -316,7 +316,7 @@ impl<'a> Agent<'a> {
                 // In a frozen group of version 1 it ends when it is thawed.
                 break None;
             }
-            if !killed && (left.is_zero() || signals.take()?.is_some()) {
+            if !killed && (left.is_zero() || self.signals.take()?.is_some()) {
                 self.child.signal(Signal::KILL)?;
                 killed = true;
             }
@@ -325,18 +325,13 @@ impl<'a> Agent<'a> {
     }
 
     /// Of two accounts of a failure, the one that knows: where the stream broke, that of the side that broke it.
-    fn finish(
-        self,
-        outcome: Result<Copied, CopyError>,
-        broken: Option<Broken>,
-        signals: &Taken,
-    ) -> Result<Copied, CopyError> {
+    fn finish(self, outcome: Result<Copied, CopyError>, broken: Option<Broken>) -> Result<Copied, CopyError> {
         let node = || self.node.to_owned();
         if broken.is_some() {
             // Nothing that it might say is worth waiting for.
             self.child.signal(Signal::KILL).map_err(CopyError::io("end", Path::new("the agent")))?;
         }
-        let (exit, account) = self.hear(signals).map_err(CopyError::io("hear", Path::new("the agent")))?;
+        let (exit, account) = self.hear().map_err(CopyError::io("hear", Path::new("the agent")))?;
         match broken {
             Some(Broken::Stalled(patience)) => return Err(CopyError::Stalled { node: node(), patience }),
             Some(Broken::Signal(signal)) => return Err(CopyError::Interrupted(signal)),

@@ -184,7 +184,7 @@ impl Journal {
         Ok(Arc::new(Self { words: Words::map(file)?, slots, shares: Shares::new(ENTRIES) }))
     }
 
-    /// Writes an entry for a connection that waits, with its server's end. `None` where the node has its share.
+    /// Writes an entry for a connection that waits, or is being handed off, with its server's end. `None` where the node has its share.
     pub fn enter(self: &Arc<Self>, unaccepted: &Unaccepted, end: BorrowedFd<'_>) -> Option<Entry> {
         let share = self.shares.take(unaccepted.node, unaccepted.node)?;
         let mut slots = lock(&self.slots);
@@ -192,14 +192,23 @@ impl Journal {
         slots.taken.insert(at, share);
         drop(slots);
         let entry = Entry { journal: Arc::clone(self), at };
-        let Unaccepted { node, path, flow, client, server, handoff: _ } = unaccepted;
+        let Unaccepted { node, path, flow, client, server, handoff } = unaccepted;
         let path = path.map_or(NONE, |path| u64::from(path == Path::Tcp));
         let stored = [node.index() as u64, path, *flow, number(end), NONE];
         let stored = [&stored[..], &words(*client), &words(*server)].concat();
         for (word, value) in entry.words()[NODE..].iter().zip(stored) {
             word.store(value, Relaxed);
         }
-        entry.words()[STAGE].store(WAITING, Release);
+        match handoff {
+            None => entry.words()[STAGE].store(WAITING, Release),
+            // An earlier router began it.
+            Some(HandoffCall { tree, call, tid, reported }) => {
+                entry.begin_handoff(*tree, *call, *tid);
+                if *reported {
+                    entry.report();
+                }
+            }
+        }
         Some(entry)
     }
 
@@ -249,14 +258,6 @@ impl Entry {
     pub fn report(&self) {
         self.words()[STAGE].store(REPORTED, Release);
     }
-
-    /// Writes down a handoff that an earlier router began.
-    pub fn go_on(&self, handoff: &HandoffCall) {
-        self.begin_handoff(handoff.tree, handoff.call, handoff.tid);
-        if handoff.reported {
-            self.report();
-        }
-    }
 }
 
 impl Drop for Entry {
@@ -290,13 +291,14 @@ mod tests {
             unaccepted(u64::MAX, Some(Path::Tcp), "[::ffff:10.64.0.1]:2", Some(handoff)),
             unaccepted(3, Some(Path::Pair), "[fd53::1]:3", Some(HandoffCall { reported: true, ..handoff })),
         ];
+        let waiting = all.map(|unaccepted| Unaccepted { handoff: None, ..unaccepted });
         let entries: Vec<Entry> =
-            all.iter().map(|unaccepted| journal.enter(unaccepted, file.as_fd()).expect("room")).collect();
+            waiting.iter().map(|unaccepted| journal.enter(unaccepted, file.as_fd()).expect("room")).collect();
         drop(journal.enter(&all[0], file.as_fd()).expect("room"));
         entries[0].set_wakeup_socket(Some(file.as_fd()));
         entries[1].set_wakeup_socket(Some(file.as_fd()));
         entries[1].set_wakeup_socket(None);
-        entries[2].go_on(&handoff);
+        entries[2].begin_handoff(1, u64::MAX, 9);
         entries[3].begin_handoff(1, u64::MAX, 9);
         entries[3].report();
         // As when their process is killed.
@@ -310,6 +312,12 @@ mod tests {
             .collect();
         assert_eq!(found, expected);
         assert!(take(&file).expect("there").is_empty(), "once");
+        // The next router writes it down as it was.
+        for unaccepted in &all {
+            std::mem::forget(journal.enter(unaccepted, file.as_fd()).expect("room"));
+        }
+        let again = take(&file).expect("there").into_iter().map(|(unaccepted, ..)| unaccepted);
+        assert_eq!(again.collect::<Vec<_>>(), all);
     }
 
     #[test]

@@ -9,7 +9,7 @@ mod accepts;
 mod asked;
 
 use std::collections::HashSet;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::{Arc, Mutex};
 use std::{io, thread};
 
@@ -253,18 +253,16 @@ impl Router {
         }
         // The connection had its share before.
         let share = Some(self.parts.delivery.keep_share(client, node));
+        // For the next router, where this one ends before it has gone on.
+        let entry = self.parts.delivery.journal.enter(&unaccepted, end.as_fd());
         let end = ServerEnd::There(end);
-        let mut connection = Connection { share, entry: None, end, path, flow, client, server, number: None };
+        let connection = Connection { share, entry, end, path, flow, client, server, number: None };
         if let Some(handoff) = handoff {
-            // For the next router, where this one ends before it has gone on.
-            self.parts.delivery.record(node, &mut connection);
-            connection.entry.iter().for_each(|entry| entry.go_on(&handoff));
             lock(&self.unfinished).push((handoff, connection));
             return Ok(());
         }
         let Some(wakeup_socket) = wakeup_socket.and_then(|socket| WakeupSocket::still_pending(socket).ok()) else {
             if self.nodes.is_silent(node) {
-                self.parts.delivery.record(node, &mut connection);
                 lock(&self.silenced).push((node, connection));
                 return Ok(());
             }

@@ -12,7 +12,7 @@ use common::storm::{self, Blow};
 use common::{await_that, told};
 use rand::RngExt as _;
 use rand_chacha::ChaCha8Rng;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Pid;
 use serde_json::Value;
 
 const POINTS: &str = "\
@@ -125,8 +125,7 @@ fn workers_are_jobs_and_each_point_has_one_result_whatever_ends() {
     study.await_done(&mut run, done + 3);
     // The first may be the one that ends.
     await_that("a worker is killed", || {
-        let victim = study.processes("campaign worker").first().copied();
-        victim.is_some_and(|victim| kill_process(victim, Signal::KILL).is_ok())
+        study.processes("campaign worker").first().is_some_and(|&victim| storm::kill(victim))
     });
     study.await_done(&mut run, done + 6);
 

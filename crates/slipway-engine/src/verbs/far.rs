@@ -221,25 +221,25 @@ fn accept(open: OpenRequest, is_by_device: bool, ferry: Option<&Ferry>) -> Resul
 fn asked(broker: &mut Broker, ferry: Option<&Ferry>, open: OpenRequest) {
     let is_by_device = open.open.flow & BY_DEVICE != 0;
     // The answer repeats the number as it came.
-    let join = match read(&Open { flow: open.open.flow & !BY_DEVICE, ..open.open }) {
-        Some(Question::Join(join)) => join,
-        Some(Question::Groups) => {
-            broker.asked_for_groups(open.host);
-            return drop(open.refuse(Refusal::Crowded));
+    let host = open.host;
+    let heard = match read(&Open { flow: open.open.flow & !BY_DEVICE, ..open.open }) {
+        Some(Question::Join(join)) => {
+            let mut open = Some(open);
+            let refused = broker.asked(host, &join, || accept(open.take().ok_or(Errno::INVAL)?, is_by_device, ferry));
+            if let (Err(errno), Some(open)) = (refused, open) {
+                let _ = open.refuse(refusal(errno));
+            }
+            return;
         }
-        Some(Question::Group(news)) => {
-            let heard = broker.told(open.host, &news);
-            // A stream is not wanted, so there is none in any case.
-            return drop(open.refuse(heard.map_or_else(refusal, |()| Refusal::Crowded)));
+        Some(Question::Group(news)) => broker.told(host, &news),
+        Some(Question::Groups) => {
+            broker.asked_for_groups(host);
+            Ok(())
         }
         None => return drop(open.refuse(Refusal::Options)),
     };
-    let mut open = Some(open);
-    let host = open.as_ref().map_or(u32::MAX, |open| open.host);
-    let refused = broker.asked(host, &join, || accept(open.take().ok_or(Errno::INVAL)?, is_by_device, ferry));
-    if let (Err(errno), Some(open)) = (refused, open) {
-        let _ = open.refuse(refusal(errno));
-    }
+    // A stream is not wanted, so there is none in any case.
+    let _ = open.refuse(heard.map_or_else(refusal, |()| Refusal::Crowded));
 }
 
 /// Has a stream's end hear nothing, as if its link was cut, or hear again. It drops what comes, so TCP sends that again later. A

@@ -95,18 +95,19 @@ impl Groups {
 
     /// A broker that knows no members serves this host now: those of the host are named anew, and it hears of those here.
     pub(super) fn begin_anew(&mut self, host: u32) {
-        let parts = |members: &Self, of: Option<u32>| {
-            let all =
-                members.members.iter().flat_map(|(group, all)| all.iter().map(|(number, it)| ((*group, *number), it)));
-            all.filter(|(_, it)| it.host == of).map(|(part, it)| (part, it.gid)).collect::<BTreeMap<Part, Gid>>()
-        };
-        for part in parts(self, Some(host)).into_keys() {
+        for (part, _) in self.parts(Some(host)).collect::<Vec<_>>() {
             self.remove(part);
         }
-        let own = parts(self, None);
+        let own = self.parts(None).collect();
         if let Some(outbox) = self.outboxes.get_mut(&host) {
             outbox.due = own;
         }
+    }
+
+    /// The parts of a host's queue pairs, with the address of each; `None`: of this host's.
+    fn parts(&self, host: Option<u32>) -> impl Iterator<Item = (Part, Gid)> + '_ {
+        let all = self.members.iter().flat_map(|(group, of)| of.iter().map(|(number, it)| ((*group, *number), it)));
+        all.filter(move |(_, it)| it.host == host).map(|(part, it)| (part, it.gid))
     }
 
     /// A queue pair has ended.

@@ -82,8 +82,10 @@ impl Routers {
         let mut aside = Vec::new();
         let conditions = Order::Conditions { nodes: self.altered.iter().copied().collect() };
         process.have_heeded(&conditions, |report| aside.push(report))?;
-        let silent = self.muted.keys().copied().filter(|&node| lab.nodes[node].host == host);
-        process.have_heeded(&Order::Silence { nodes: silent.collect() }, |report| aside.push(report))?;
+        let silent: Vec<_> = self.muted.keys().copied().filter(|&node| lab.nodes[node].host == host).collect();
+        if !silent.is_empty() {
+            process.have_heeded(&Order::Silence { nodes: silent }, |report| aside.push(report))?;
+        }
         let pid = process.helper.number();
         (seat.process, seat.began) = (Some(process), Some(Instant::now()));
         seat.equipped.clear();
@@ -127,7 +129,9 @@ impl Routers {
         if self.seats.get(&host).is_none_or(|seat| seat.restarts == 0) {
             return Ok(());
         }
-        self.process(host).map_or(Ok(String::new()), |process| process.status(aside))?;
+        if let Some(process) = self.process(host) {
+            process.status(aside)?;
+        }
         let nodes: BTreeSet<NodeId> = held.iter().map(|&at| self.held[at].node).collect();
         for node in nodes {
             if let Err(error) = (near.halt)(node) {
