@@ -17,6 +17,7 @@ mod requests;
 mod resume;
 mod silence;
 mod tables;
+mod unnamed;
 
 use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
@@ -299,6 +300,7 @@ impl Broker {
                 self.accept(node);
             }
         }
+        self.serve_unnamed();
         self.expire();
         self.tell_of_groups();
         Ok(())
@@ -323,15 +325,18 @@ impl Broker {
     fn serve(&mut self, id: u64) {
         let Some(program) = self.programs.get(&id) else { return };
         match wire::receive_untrusted::<Request>(program.socket.as_fd(), RecvFlags::DONTWAIT) {
-            Ok((Some(request), fds)) => {
-                let from = reply::From { program: id, node: program.node };
-                let asked = (&mut self.policy, &mut self.limits, &mut self.way);
-                let done = requests::answer(&mut self.tables, asked, from, &request, fds);
-                self.reply(id, done);
-            }
+            Ok((Some(request), fds)) => self.answer(id, &request, fds),
             Err(WireError::Socket(Errno::AGAIN)) => {}
             Ok((None, _)) | Err(_) => self.forget(id),
         }
+    }
+
+    fn answer(&mut self, id: u64, request: &Request, fds: Vec<Untrusted>) {
+        let Some(program) = self.programs.get(&id) else { return };
+        let from = reply::From { program: id, node: program.node };
+        let asked = (&mut self.policy, &mut self.limits, &mut self.way);
+        let done = requests::answer(&mut self.tables, asked, from, request, fds);
+        self.reply(id, done);
     }
 
     fn reply(&mut self, id: u64, done: Done) {

@@ -92,7 +92,7 @@ impl Lab {
         }
     }
 
-    /// Carries the oldest question of a host. Gives what the other broker said.
+    /// Carries the oldest question of a host. Gives what the other broker said. `EAGAIN`: it is the oldest still.
     fn carry(&mut self, host: usize) -> Result<(), Errno> {
         let (ticket, question) = self.questions[host].lock().unwrap().pop_front().expect("a question");
         let from = u32::try_from(host).unwrap();
@@ -102,6 +102,10 @@ impl Lab {
                 let stream = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None);
                 let (ours, theirs) = stream.unwrap();
                 let said = other.asked(from, &join, || Ok(theirs));
+                if said == Err(Errno::AGAIN) {
+                    self.questions[host].lock().unwrap().push_front((ticket, question));
+                    return said;
+                }
                 self.brokers[host].answered(ticket, said.map(|()| ours));
                 said
             }
@@ -506,4 +510,29 @@ fn a_successor_ends_and_holds_streams_of_its_predecessor() {
     let refused = Answer::Reply(Reply::Refused { errno: Errno::ACCESS.raw_os_error() });
     assert_eq!(rejoin(&mut lab, first + 1, &ours), refused);
     assert!(has_ended(&theirs));
+}
+
+#[test]
+fn a_question_waits_for_a_queue_pair_that_has_yet_to_be_named() {
+    let mut lab = Lab::new([open(), open()]);
+    let (a, b) = (lab.program(0), lab.program(1));
+    let [reliable, datagrams] = [Transport::Reliable, Transport::Datagram]
+        .map(|transport| (lab.pair(&a, transport), lab.pair(&b, transport), transport));
+    lab.succeed(1);
+    let b = lab.program(1);
+    let (one, other, _) = datagrams;
+    lab.connect(&a, one, 1, other);
+    assert_eq!(lab.carry(0), Err(Errno::CONNREFUSED), "a datagram is lost, and nothing waits for it");
+    assert_eq!(refused(&a), Errno::CONNREFUSED);
+    let (one, other, transport) = reliable;
+    lab.connect(&a, one, 1, other);
+    assert_eq!(lab.carry(0), Err(Errno::AGAIN));
+    assert!(hear(&a).is_none());
+    assert!(lab.brokers[1].patience().is_some(), "whoever runs the broker hears when the time is over");
+    lab.ask(&b, &Request::Resume { object: Object::QueuePair { number: other, transport, domain: 1 }, proof: [1; 16] });
+    assert_eq!(hear(&b).map(|heard| heard.0), Some(Answer::Reply(Reply::Done)));
+    lab.carry(0).unwrap();
+    let ours = joined(&a);
+    lab.connect(&b, other, 0, one);
+    are_ends(&ours, &joined(&b));
 }

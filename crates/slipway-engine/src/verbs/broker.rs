@@ -135,7 +135,7 @@ fn live(ground: &Ground<'_>, rules: Order, control: &UnixStream, newborn: &mut N
     let mut broker = Broker::new(Caps::default(), none).map_err(io::Error::other)?;
     let key = ground.key.read()?;
     let seal = seal(key.derived("numbers of nodes"));
-    let links = ground.elsewhere.as_ref().map(|it| it.open(&mut broker, key)).transpose()?;
+    let mut links = ground.elsewhere.as_ref().map(|it| it.open(&mut broker, key)).transpose()?;
     broker.succeed(seal).map_err(io::Error::other)?;
     for (node, seat) in ground.nodes {
         let id = u32::try_from(node.index()).map_err(io::Error::other)?;
@@ -155,12 +155,12 @@ fn live(ground: &Ground<'_>, rules: Order, control: &UnixStream, newborn: &mut N
             Err(Errno::INTR) => continue,
             polled => polled? == 0,
         };
-        let [ordered, called, asked] = [0, 1, 2].map(|at| waiting.get(at).is_some_and(|it| !it.revents().is_empty()));
-        if let (true, Some(links)) = (asked, &links) {
-            links.serve(&mut broker);
-        }
+        let [ordered, called] = [0, 1].map(|at| waiting.get(at).is_some_and(|it| !it.revents().is_empty()));
         if called || is_late {
             broker.turn(Some(Duration::ZERO)).map_err(io::Error::other)?;
+        }
+        if let Some(links) = &mut links {
+            links.serve(&mut broker);
         }
         if ordered {
             // An anchor that is gone ends the broker.

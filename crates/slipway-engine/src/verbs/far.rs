@@ -28,6 +28,8 @@ pub(super) const PORT: u16 = setup::PORT + 1;
 const WARM: usize = 8;
 /// Longest wait for another broker, which may just be replaced. Then the program reads an error.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Longest wait for its answer. A broker that has just replaced another hears of queue pairs for five seconds.
+const ANSWER: Duration = Duration::from_secs(6);
 /// Pause before another try, where no connection to the other broker is ready.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -76,6 +78,8 @@ pub(super) struct Links {
     news: Receiver<News>,
     bell: Arc<OwnedFd>,
     ferry: Option<Ferry>,
+    /// Questions about queue pairs that may have yet to be named. Each host asks one after the other, so these are few.
+    early: Vec<OpenRequest>,
     _acceptor: Acceptor,
 }
 
@@ -92,7 +96,7 @@ impl Links {
             asked.send(News::Asked(Box::new(open)));
         })?;
         let device = ferry.clone().map(|ferry| (ferry, machines));
-        Ok((Self { news, bell, ferry, _acceptor: acceptor }, way(pool, post, device)))
+        Ok((Self { news, bell, ferry, early: Vec::new(), _acceptor: acceptor }, way(pool, post, device)))
     }
 
     /// Notes that the carrier of this machine runs, or does not.
@@ -102,13 +106,16 @@ impl Links {
         }
     }
 
-    /// Brings the broker what other brokers say.
-    pub(super) fn serve(&self, broker: &mut Broker) {
+    /// Brings the broker what other brokers say. Call it after each turn of the broker too.
+    pub(super) fn serve(&mut self, broker: &mut Broker) {
         let _ = rustix::io::read(&*self.bell, &mut [0; 8]);
+        for open in std::mem::take(&mut self.early) {
+            self.early.extend(asked(broker, self.ferry.as_ref(), open));
+        }
         while let Ok(news) = self.news.try_recv() {
             match news {
                 News::Answered(ticket, answer) => broker.answered(ticket, answer),
-                News::Asked(open) => asked(broker, self.ferry.as_ref(), *open),
+                News::Asked(open) => self.early.extend(asked(broker, self.ferry.as_ref(), *open)),
             }
         }
     }
@@ -190,7 +197,7 @@ fn ask(pool: &Pool, host: u32, mut open: Open, device: Option<&mut Device>) -> R
     let until = Instant::now() + PATIENCE;
     loop {
         let left = until.saturating_duration_since(Instant::now());
-        match pool.open(host, &open, left) {
+        match pool.ask(host, &open, left).and_then(|asked| asked.wait(Instant::now() + ANSWER)) {
             Ok(stream) => match device {
                 Some(device) => return device.follow(stream),
                 None => return ready(stream.into()),
@@ -218,7 +225,8 @@ fn accept(open: OpenRequest, is_by_device: bool, ferry: Option<&Ferry>) -> Resul
     Ok(own)
 }
 
-fn asked(broker: &mut Broker, ferry: Option<&Ferry>, open: OpenRequest) {
+/// Puts a question to the broker. Gives back one that comes too early.
+fn asked(broker: &mut Broker, ferry: Option<&Ferry>, open: OpenRequest) -> Option<OpenRequest> {
     let is_by_device = open.open.flow & BY_DEVICE != 0;
     // The answer repeats the number as it came.
     let host = open.host;
@@ -227,19 +235,23 @@ fn asked(broker: &mut Broker, ferry: Option<&Ferry>, open: OpenRequest) {
             let mut open = Some(open);
             let refused = broker.asked(host, &join, || accept(open.take().ok_or(Errno::INVAL)?, is_by_device, ferry));
             if let (Err(errno), Some(open)) = (refused, open) {
+                if errno == Errno::AGAIN {
+                    return Some(open);
+                }
                 let _ = open.refuse(refusal(errno));
             }
-            return;
+            return None;
         }
         Some(Question::Group(news)) => broker.told(host, &news),
         Some(Question::Groups) => {
             broker.asked_for_groups(host);
             Ok(())
         }
-        None => return drop(open.refuse(Refusal::Options)),
+        None => Err(Errno::PERM),
     };
     // A stream is not wanted, so there is none in any case.
     let _ = open.refuse(heard.map_or_else(refusal, |()| Refusal::Crowded));
+    None
 }
 
 /// Has a stream's end hear nothing, as if its link was cut, or hear again. It drops what comes, so TCP sends that again later. A

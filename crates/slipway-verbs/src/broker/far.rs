@@ -182,7 +182,8 @@ impl Broker {
     /// Hears the question of another host's broker. `accept` says yes to it, and gives the stream.
     ///
     /// # Errors
-    /// The reason to refuse. `EALREADY`: this broker has asked the same, and that question counts.
+    /// The reason to refuse. `EALREADY`: this broker has asked the same, and that question counts. `EAGAIN`: the queue pair may
+    /// have yet to be named to this broker. The question is to be put again after each [`turn`](Self::turn).
     pub fn asked(
         &mut self,
         host: u32,
@@ -199,7 +200,8 @@ impl Broker {
         (self.policy)(from, to)?;
         self.hears(from, to)?;
         let there = self.tables.queue_pairs.get(&number);
-        let there = there.filter(|it| it.node == to && it.transport == join.transport).ok_or(Errno::CONNREFUSED)?;
+        let there = there.filter(|it| it.node == to && it.transport == join.transport);
+        let there = there.ok_or_else(|| self.tables.absent(number, join.transport))?;
         if there.revoked {
             return Err(Errno::PERM);
         }
@@ -241,7 +243,7 @@ impl Broker {
     /// How long to wait at most until [`turn`](Self::turn) is called; `None`: until the descriptor is readable.
     #[must_use]
     pub fn patience(&self) -> Option<Duration> {
-        let due = self.tables.asks.values().filter_map(|it| it.crossed).min();
+        let due = self.tables.asks.values().filter_map(|it| it.crossed).chain(self.tables.unnamed.until).min();
         due.map(|due| due.saturating_duration_since(Instant::now()))
     }
 

@@ -1,11 +1,12 @@
 //! Objects that the broker holds, one by one.
 
+use std::collections::BTreeMap;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Instant;
 
 use super::limits::{Both, Limited};
 use crate::untrusted::{Untrusted, untrusted};
-use crate::wire::{Proof, Region, Transport};
+use crate::wire::{Proof, Region, Request, Transport};
 
 pub(super) struct QueuePair {
     pub(super) program: u64,
@@ -56,6 +57,15 @@ pub(super) struct Ask {
     pub(super) to: u32,
     /// The other broker has asked at the same time: its stream will come until then.
     pub(super) crossed: Option<Instant>,
+}
+
+/// Connections to queue pairs that may yet be named.
+#[derive(Debug, Default)]
+pub(super) struct Unnamed {
+    /// The end of the time for names; `None` where none are to come.
+    pub(super) until: Option<Instant>,
+    /// The request of each program that waits.
+    pub(super) waiting: BTreeMap<u64, Request>,
 }
 
 /// The node of an address, and its host.

@@ -109,7 +109,12 @@ fn connect(
         return far::connect(tables, (limits, way), from, number, (gid, peer), place);
     }
     let there = tables.queue_pairs.get(&peer).filter(|it| it.node == to && it.transport == transport);
-    let there_program = there.ok_or(Errno::CONNREFUSED)?.program;
+    let Some(there_program) = there.map(|it| it.program) else {
+        return match tables.absent(peer, transport) {
+            Errno::AGAIN => tables.wait_for_name(from, Request::Connect { number, gid, peer }),
+            errno => Err(errno),
+        };
+    };
     if revoked || there.is_some_and(|it| it.revoked) {
         return Err(Errno::PERM);
     }

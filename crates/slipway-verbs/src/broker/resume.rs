@@ -19,12 +19,14 @@ use crate::untrusted::Untrusted;
 use crate::wire::{Answer, End, Gid, Object, Proof, Region, Reply, Transport};
 
 impl Broker {
-    /// Has the broker prove its numbers, and believe the proofs of those before it. Call it before programs come.
+    /// Has the broker prove its numbers, and believe the proofs of those before it. Connections to queue pairs that their
+    /// programs have yet to name wait for a few seconds. Call it before programs come.
     ///
     /// # Errors
     /// When the kernel gives no random number.
     pub fn succeed(&mut self, seal: Seal) -> Result<(), BrokerError> {
         self.tables.seal = Some(seal);
+        self.tables.unnamed.begin();
         Ok(self.tables.begin_anywhere()?)
     }
 }

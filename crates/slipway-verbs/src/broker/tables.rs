@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use super::counts::{Page, Traffic};
 use super::limits::{Both, Limited, Limits, shares};
 use super::members::Groups;
-use super::objects::{Ask, Held, Link, Place, QueuePair, Seal, Silence, Slot, Still, all_hear, key};
+use super::objects::{Ask, Held, Link, Place, QueuePair, Seal, Silence, Slot, Still, Unnamed, all_hear, key};
 use super::relay::{Limit, Relay, Side};
 use super::{Caps, LinkStatus, NodeStatus, PeerTraffic};
 use crate::untrusted::Untrusted;
@@ -52,6 +52,7 @@ pub(super) struct Tables {
     /// Makes proofs; none where no other broker will take this one's place.
     pub(super) seal: Option<Seal>,
     pub(super) groups: Groups,
+    pub(super) unnamed: Unnamed,
 }
 
 /// The share of queue pairs' numbers that one of so many hosts has. A lab's queue pairs differ by number alone.
@@ -86,6 +87,7 @@ impl Tables {
             still: Box::new(|_, _| ()),
             seal: None,
             groups: Groups::default(),
+            unnamed: Unnamed::default(),
         }
     }
 
@@ -319,6 +321,7 @@ impl Tables {
             self.groups.leave(number);
         }
         self.groups.forget(program);
+        self.unnamed.forget(program);
         self.pages.remove(&program);
     }
 

@@ -145,3 +145,30 @@ fn a_lie_about_a_connection_touches_nobody_else() {
     }
     assert_eq!(two.rejoin(a, 1, b, End::First), Err(Errno::INVAL), "another program's queue pair");
 }
+
+#[test]
+fn a_connection_waits_for_a_peer_that_has_yet_to_name_itself() {
+    let broker = successor();
+    let (one, two) = (broker.program(1), broker.program(2));
+    let (a, b, unnamed) = (one.old(1, 20), 30, 31);
+    let connect = |peer| {
+        send(one.socket.as_fd(), &Request::Connect { number: a, gid: address(2), peer }, &[]).unwrap();
+        // The broker serves a program's requests in their order.
+        assert!(matches!(one.ask(&Request::Hello).unwrap().0, Reply::Node { .. }));
+    };
+    connect(b);
+    assert_eq!(one.connect(a, 2, unnamed).unwrap_err(), Errno::BUSY, "one waits for each program");
+    two.old(2, b);
+    let (heard, fds) = one.hear().unwrap();
+    assert!(matches!(heard, Answer::Reply(Reply::Connected { end: End::First, .. })), "{heard:?}");
+    assert_eq!((fds.len(), two.connect(b, 1, a).unwrap().0), (2, End::Second));
+    // Nothing waits for datagrams, or for a queue pair that is there and is another's.
+    let datagrams = one.pair_of(Transport::Datagram, 1);
+    for (number, peer) in [(datagrams, unnamed), (a, datagrams), (a, 0x0100_0000)] {
+        assert_eq!(one.connect(number, 2, peer).unwrap_err(), Errno::CONNREFUSED);
+    }
+    connect(unnamed);
+    let refused = Answer::Reply(Reply::Refused { errno: Errno::CONNREFUSED.raw_os_error() });
+    assert_eq!(one.hear().unwrap().0, refused, "the time for names is over");
+    assert_eq!(one.connect(a, 2, unnamed).unwrap_err(), Errno::CONNREFUSED);
+}
