@@ -1,5 +1,7 @@
 //! Brokers of two virtual hosts, and programs that may be hostile. A queue of questions takes the place of the network.
 
+#[path = "hosts/deaths.rs"]
+mod deaths;
 #[path = "broker/lingering.rs"]
 mod lingering;
 
@@ -510,29 +512,4 @@ fn a_successor_ends_and_holds_streams_of_its_predecessor() {
     let refused = Answer::Reply(Reply::Refused { errno: Errno::ACCESS.raw_os_error() });
     assert_eq!(rejoin(&mut lab, first + 1, &ours), refused);
     assert!(has_ended(&theirs));
-}
-
-#[test]
-fn a_question_waits_for_a_queue_pair_that_has_yet_to_be_named() {
-    let mut lab = Lab::new([open(), open()]);
-    let (a, b) = (lab.program(0), lab.program(1));
-    let [reliable, datagrams] = [Transport::Reliable, Transport::Datagram]
-        .map(|transport| (lab.pair(&a, transport), lab.pair(&b, transport), transport));
-    lab.succeed(1);
-    let b = lab.program(1);
-    let (one, other, _) = datagrams;
-    lab.connect(&a, one, 1, other);
-    assert_eq!(lab.carry(0), Err(Errno::CONNREFUSED), "a datagram is lost, and nothing waits for it");
-    assert_eq!(refused(&a), Errno::CONNREFUSED);
-    let (one, other, transport) = reliable;
-    lab.connect(&a, one, 1, other);
-    assert_eq!(lab.carry(0), Err(Errno::AGAIN));
-    assert!(hear(&a).is_none());
-    assert!(lab.brokers[1].patience().is_some(), "whoever runs the broker hears when the time is over");
-    lab.ask(&b, &Request::Resume { object: Object::QueuePair { number: other, transport, domain: 1 }, proof: [1; 16] });
-    assert_eq!(hear(&b).map(|heard| heard.0), Some(Answer::Reply(Reply::Done)));
-    lab.carry(0).unwrap();
-    let ours = joined(&a);
-    lab.connect(&b, other, 0, one);
-    are_ends(&ours, &joined(&b));
 }

@@ -59,7 +59,7 @@ pub(super) fn connect(
     }
     let is_datagram = transport == Transport::Datagram;
     let link = key(number, peer);
-    if is_datagram && tables.links.contains_key(&link) {
+    if is_datagram && tables.has_live(link) {
         return Err(Errno::ALREADY);
     }
     let is_awaited = tables.links.get(&link).is_some_and(|it| it.first == peer && it.waiting.is_some());
@@ -94,11 +94,26 @@ fn end(fds: &[OwnedFd]) -> End {
     if fds.len() == 1 { End::Far } else { End::Second }
 }
 
-/// Whether nobody has closed the other end of a connection's stream, as far as the broker sees. A relay ends by itself.
-fn is_alive(link: &Link) -> bool {
-    let Some(stream) = &link.stream else { return link.relay.is_some() };
-    let mut it = [PollFd::new(stream, PollFlags::RDHUP)];
-    matches!(poll(&mut it, Some(&Timespec::default())), Ok(0))
+impl Tables {
+    /// Whether a connection's relay runs, or nobody has closed the other end of its stream, as far as the broker sees. Memory that
+    /// programs share lives as long as they do.
+    fn is_alive(&self, link: &Link) -> bool {
+        if let Some(id) = link.relay {
+            return self.relay.as_ref().is_some_and(|relay| relay.is_alive(id));
+        }
+        let Some(stream) = &link.stream else { return true };
+        let mut it = [PollFd::new(stream, PollFlags::RDHUP)];
+        matches!(poll(&mut it, Some(&Timespec::default())), Ok(0))
+    }
+
+    /// Whether two queue pairs have a connection that lives. One that has ended is forgotten.
+    pub(super) fn has_live(&mut self, link: (u32, u32)) -> bool {
+        let is_alive = self.links.get(&link).is_some_and(|it| self.is_alive(it));
+        if !is_alive {
+            self.end_links(|known, _| known == link);
+        }
+        is_alive
+    }
 }
 
 impl Broker {
@@ -216,8 +231,9 @@ impl Broker {
             self.answered(ticket, Ok(stream));
             return Ok(());
         }
-        // A question from before this broker's own was answered: it crossed that on its way.
-        let is_crossed = |link: &Link| is_datagram || link.first == number && link.waiting.is_none() && is_alive(link);
+        // A question from before this broker's own was answered: it crossed that on its way. A broker that has asked for this
+        // connection, and asks anew, has lost it.
+        let is_crossed = |link: &Link| link.first == number && link.waiting.is_none() && self.tables.is_alive(link);
         if self.tables.links.get(&key(number, peer)).is_some_and(is_crossed) {
             return Err(Errno::ALREADY);
         }

@@ -10,9 +10,9 @@ mod side;
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
@@ -42,7 +42,7 @@ pub(super) struct Limit {
 }
 
 enum Command {
-    Add { id: u64, sides: Box<[Side; 2]>, limit: Limit },
+    Add { id: u64, sides: Box<[Side; 2]>, limit: Limit, life: Arc<()> },
     Limit { id: u64, limit: Limit },
     Hold { id: u64, is_held: bool },
     Remove { id: u64, is_revoked: bool },
@@ -53,6 +53,8 @@ pub(super) struct Relay {
     commands: Sender<Command>,
     wake: Arc<OwnedFd>,
     next: u64,
+    /// The thread drops its part of a connection's life when the connection ends.
+    lives: BTreeMap<u64, Weak<()>>,
 }
 
 impl Relay {
@@ -66,15 +68,22 @@ impl Relay {
         let worker = Worker { epoll, wake: Arc::clone(&wake), queue, links, awake, timed };
         let thread = std::thread::Builder::new().name("verbs-relay".into()).spawn(move || worker.run());
         thread.map_err(|_| Errno::AGAIN)?;
-        Ok(Self { commands, wake, next: 0 })
+        Ok(Self { commands, wake, next: 0, lives: BTreeMap::new() })
     }
 
     /// Relays between two ends; gives the connection's number.
     pub(super) fn add(&mut self, sides: [Side; 2], limit: Limit) -> u64 {
         let id = self.next;
         self.next += 1;
-        self.give(Command::Add { id, sides: Box::new(sides), limit });
+        let life = Arc::new(());
+        self.lives.insert(id, Arc::downgrade(&life));
+        self.give(Command::Add { id, sides: Box::new(sides), limit, life });
         id
+    }
+
+    /// Whether a connection has not ended.
+    pub(super) fn is_alive(&self, id: u64) -> bool {
+        self.lives.get(&id).is_some_and(|life| life.strong_count() > 0)
     }
 
     /// Sets another limit while data flows.
@@ -88,7 +97,8 @@ impl Relay {
     }
 
     /// Ends a connection: at once where it was revoked, otherwise after the records that its ends have left.
-    pub(super) fn remove(&self, id: u64, is_revoked: bool) {
+    pub(super) fn remove(&mut self, id: u64, is_revoked: bool) {
+        self.lives.remove(&id);
         self.give(Command::Remove { id, is_revoked });
     }
 
@@ -108,6 +118,7 @@ impl Drop for Relay {
 }
 
 struct Relayed {
+    life: Arc<()>,
     sides: [Side; 2],
     lanes: [Lane; 4],
     paces: [Pace; 2],
@@ -130,10 +141,11 @@ enum Rest {
 }
 
 impl Relayed {
-    fn new(sides: [Side; 2], limit: Limit) -> Self {
+    fn new(sides: [Side; 2], limit: Limit, life: Arc<()>) -> Self {
         let rate = |side: usize| limit.rate.filter(|_| matches!(sides[side], Side::Near { .. }));
         let paces = [0, 1].map(|side| Pace::new(rate(side), Instant::now()));
         let this = Self {
+            life,
             sides,
             lanes: Lane::all(),
             paces,
@@ -304,8 +316,12 @@ impl Worker {
     /// Ends a connection: both programs see their bells closed.
     fn end(&mut self, id: u64) {
         self.awake.remove(&id);
-        if let Some(link) = self.links.remove(&id) {
-            link.sides.iter().for_each(|side| side.end(&self.epoll));
+        if let Some(Relayed { life, sides, .. }) = self.links.remove(&id) {
+            // A program that sees the end may ask for another connection at once.
+            drop(life);
+            for side in &sides {
+                side.end(&self.epoll);
+            }
         }
     }
 
@@ -313,8 +329,8 @@ impl Worker {
     fn obey(&mut self) -> bool {
         loop {
             match self.queue.try_recv() {
-                Ok(Command::Add { id, sides, limit }) => {
-                    let mut link = Relayed::new(*sides, limit);
+                Ok(Command::Add { id, sides, limit, life }) => {
+                    let mut link = Relayed::new(*sides, limit, life);
                     let mut add = |side: usize| link.sides[side].wait_in(&self.epoll, id << 1 | side as u64);
                     // Without descriptors to wait for, both ends see the connection cut.
                     if add(0).and_then(|()| add(1)).is_ok() {

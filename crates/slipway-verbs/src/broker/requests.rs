@@ -120,7 +120,7 @@ fn connect(
     }
     let is_datagram = transport == Transport::Datagram;
     let link = key(number, peer);
-    if is_datagram && tables.links.contains_key(&link) {
+    if is_datagram && tables.has_live(link) {
         return Err(Errno::ALREADY);
     }
     let awaited = tables.links.get(&link).is_some_and(|it| it.first == peer && it.waiting.is_some());

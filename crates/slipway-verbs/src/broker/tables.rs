@@ -182,7 +182,7 @@ impl Tables {
                     page.give_back(slot.number);
                 }
             }
-            if let (Some(id), Some(relay)) = (link.relay, &self.relay) {
+            if let (Some(id), Some(relay)) = (link.relay, &mut self.relay) {
                 relay.remove(id, is_revoked);
                 self.paced.remove(&id);
             }

@@ -91,7 +91,11 @@ impl Client {
         }
     }
 
+    /// The broker has ended. Notes that it sent before still count: nobody else has the descriptors beside them.
     fn lost(&mut self, error: &WireError) -> Errno {
+        while let Ok((answer, fds)) = wire::receive(self.socket.as_fd(), RecvFlags::DONTWAIT) {
+            self.keep(&answer, fds);
+        }
         self.stage = Stage::Lost;
         errno(error)
     }

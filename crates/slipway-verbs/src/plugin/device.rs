@@ -139,15 +139,15 @@ impl State {
 
     /// Adds a connection to a queue pair.
     pub(super) fn attach(&mut self, index: usize, joint: Joint) -> Result<(), Errno> {
-        let peer = joint.peer;
-        let number = self.queue_pairs.get(index).and_then(Option::as_ref).ok_or(Errno::INVAL)?.next_connection();
+        let peer = joint.peer.1;
+        let number = self.queue_pairs.get(index).and_then(Option::as_ref).ok_or(Errno::INVAL)?.place_for(peer);
         let connection = self.take_up((index, number), joint)?;
+        let epoll = Arc::clone(&self.epoll);
         let pair = self.queue_pairs.get_mut(index).and_then(Option::as_mut).ok_or(Errno::INVAL)?;
         if pair.transport != Transport::Datagram {
             pair.connections.clear();
         }
-        pair.by_peer.insert(peer.1, number);
-        pair.connections.push(connection);
+        pair.put(number, connection, &epoll);
         // The peer may have sent before this end was there.
         self.wake_service();
         Ok(())
@@ -354,10 +354,12 @@ impl State {
         }
     }
 
-    /// The connection of a datagram queue pair with this peer, made where there is none.
+    /// The connection of a datagram queue pair with this peer, made where there is none, or where it was cut.
     pub(super) fn reach(&mut self, pair: &mut QueuePair, peer: (Gid, u32)) -> Option<usize> {
-        if let Some(number) = pair.by_peer.get(&peer.1) {
-            return Some(*number);
+        if let Some(&number) = pair.by_peer.get(&peer.1)
+            && !pair.connections[number].is_cut
+        {
+            return Some(number);
         }
         let request = Request::Connect { number: pair.number, gid: peer.0, peer: peer.1 };
         let joint = match self.client.ask(&request, &[]) {
@@ -366,10 +368,9 @@ impl State {
             Err(Errno::ALREADY) => self.client.reached(pair.number, peer.1)?,
             _ => return None,
         };
-        let number = pair.next_connection();
+        let number = pair.place_for(peer.1);
         let connection = self.take_up((pair.index, number), joint).ok()?;
-        pair.by_peer.insert(peer.1, number);
-        pair.connections.push(connection);
+        pair.put(number, connection, &self.epoll);
         Some(number)
     }
 }

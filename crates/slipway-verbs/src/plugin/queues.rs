@@ -1,7 +1,10 @@
 //! Queue pairs, completion queues and shared receive queues of one device.
 
 use std::collections::{HashMap, VecDeque};
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
+
+use rustix::event::epoll;
 
 use super::connection::Connection;
 use super::memory::Piece;
@@ -203,9 +206,23 @@ impl QueuePair {
         (once * (u32::from(self.attributes.retry_cnt) + 1)).min(Duration::from_secs(4))
     }
 
-    /// The number of the next connection.
-    pub(super) fn next_connection(&self) -> usize {
-        if self.transport == Transport::Datagram { self.connections.len() } else { 0 }
+    /// The number of a connection with this peer: that of an earlier one, which has ended, or the next.
+    pub(super) fn place_for(&self, peer: u32) -> usize {
+        let next = if self.transport == Transport::Datagram { self.connections.len() } else { 0 };
+        self.by_peer.get(&peer).copied().unwrap_or(next)
+    }
+
+    /// Puts a connection into its place.
+    pub(super) fn put(&mut self, number: usize, connection: Connection, epoll: &OwnedFd) {
+        self.by_peer.insert(connection.peer.1, number);
+        match self.connections.get_mut(number) {
+            Some(place) => {
+                // A child of the program may have its socket too, and the set would hear of its end on and on.
+                let _ = epoll::delete(epoll, place.bell());
+                *place = connection;
+            }
+            None => self.connections.push(connection),
+        }
     }
 
     pub(super) fn wants_head(&self) -> bool {

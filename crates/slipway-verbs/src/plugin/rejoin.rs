@@ -43,6 +43,7 @@ impl State {
             self.name_all();
         }
         if self.client.stage == Stage::Lost {
+            self.hear_kept();
             let _ = epoll::delete(&*self.epoll, self.client.socket());
             // Where nobody listens now, the thread of service tries again.
             if let Ok(client) = Client::greet()
@@ -75,6 +76,7 @@ impl State {
     /// Names a queue pair and its connections. An error where the rules of now forbid one. A queue pair that the broker does not
     /// know goes on.
     fn name_pair(&mut self, index: usize) -> Result<(), Errno> {
+        let is_asleep = !self.is_spinning;
         let Some(pair) = self.queue_pairs.get_mut(index).and_then(Option::as_mut) else { return Ok(()) };
         let number = pair.number;
         let object = Object::QueuePair { number, transport: pair.transport, domain: pair.domain };
@@ -87,6 +89,9 @@ impl State {
         for connection in &mut pair.connections {
             connection.tally = Tally::default();
             connection.is_silent = false;
+            // One that the broker relayed has ended with it, and nobody may have looked since.
+            connection.silence(16);
+            connection.sleep(is_asleep);
             if connection.is_cut || pair.state == state::ERROR {
                 continue;
             }
@@ -110,3 +115,6 @@ impl State {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

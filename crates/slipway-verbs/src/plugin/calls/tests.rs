@@ -2,18 +2,21 @@
 
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
 use super::super::client::{Client, connect};
+use super::super::connection::Connection;
 use super::super::memory::{Mapping, Piece};
 use super::super::queues::{Armed, Operation, state, status};
 use super::super::regions::access;
+use super::super::service::turn;
 use super::super::waiters::Next;
 use super::requests::set_inline;
 use crate::abi::Wc;
 use crate::gateway::{Ask, Completion, Told};
-use crate::wire::{Region, Request};
-use given::{ACCESS, DOMAIN, DONE, event, given, results, span};
+use crate::wire::{Object, Region, Reply, Request, Transport};
+use given::{ACCESS, DOMAIN, DONE, PROOF, event, given, results, span};
 
 mod given;
 
@@ -264,4 +267,49 @@ fn what_was_told_of_a_queue_pair_before_it_was_forgotten_counts_no_more() {
     for _ in 0..3 {
         assert_eq!(given.device.lock().poll(0, &mut [Wc::default(); 4]), 0);
     }
+}
+
+/// Waits until the peer has closed a connection.
+fn closed(connection: &Connection) {
+    poll(&mut [PollFd::new(&connection.bell(), PollFlags::RDHUP)], None).unwrap();
+}
+
+/// A carrier, a relaying broker or the peer's program may have ended: the peer itself is there again.
+#[test]
+fn datagrams_reach_a_peer_anew_whose_connection_was_cut() {
+    let given = given();
+    let peer = || Client::over(connect("", given.broker.to_str().unwrap()).unwrap());
+    let mut before = peer();
+    let transport = Transport::Datagram;
+    let made = before.ask(&Request::CreateQueuePair { transport, domain: DOMAIN }, &[]);
+    let Ok((Reply::QueuePair { number: to, .. }, _)) = made else { panic!("a queue pair") };
+    let (index, number) = given.pair_of(transport);
+    let gid = given.device.lock().gids[0];
+    for to in [state::INIT, state::READY_TO_RECEIVE, state::READY_TO_SEND] {
+        given.modify(index, to).unwrap();
+    }
+    let send = |peer: &mut Client| {
+        given.post(index, super::super::queues::Work { to: Some((gid, to)), ..given.work(1, &[], 0) });
+        assert_eq!(results(&given.poll(1)), [(1, 0)]);
+        // The note stands before the reply.
+        peer.ask(&Request::Hello, &[]).unwrap();
+        peer.reached(to, number)
+    };
+    let kept = send(&mut before);
+    assert!(kept.is_some());
+    assert!(send(&mut before).is_none(), "one connection for all");
+    drop((before, kept));
+    let mut after = peer();
+    let object = Object::QueuePair { number: to, transport, domain: DOMAIN };
+    after.ask(&Request::Resume { object, proof: PROOF }, &[]).unwrap();
+    let mut state = given.device.lock();
+    // The broker closes its own copies in a thread.
+    closed(&state.queue_pairs[index].as_ref().unwrap().connections[0]);
+    turn(&mut state, (index as u64) << 32, true);
+    drop(state);
+    let joint = send(&mut after);
+    assert!(joint.is_some(), "the peer hears of a connection that was made anew");
+    let connections = given.device.lock().queue_pairs[index].as_ref().unwrap().connections.len();
+    assert_eq!(connections, 1, "in the place of the old");
+    assert!(send(&mut after).is_none());
 }

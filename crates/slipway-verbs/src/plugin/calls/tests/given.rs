@@ -19,12 +19,14 @@ use super::super::requests::{go, push, set_list};
 use crate::abi::{QpAttr, QpCap, Wc};
 use crate::broker::{Broker, Caps, NodeConfig, listen};
 use crate::gateway::{Ask, Completion, Span, Told};
-use crate::wire::{self, Reply, Request, Transport};
+use crate::wire::{self, Proof, Reply, Request, Transport};
 
 /// The attributes' bits for a state, an address and a peer.
 const BITS: i32 = 1 | 1 << 7 | 1 << 20;
 pub(super) const ACCESS: u32 = access::LOCAL_WRITE | access::REMOTE_WRITE;
 pub(super) const DOMAIN: u32 = 1;
+/// The broker's proof for each number.
+pub(super) const PROOF: Proof = [1; 16];
 
 /// A device whose node has a gateway, and the gateway's end of the session.
 pub(super) struct Given {
@@ -67,6 +69,7 @@ pub(super) fn given() -> Given {
     let mut broker = Broker::new(Caps::default(), Box::new(|_, _| Ok(()))).unwrap();
     let addresses = vec!["10.9.0.1".parse().unwrap()];
     broker.add(NodeConfig { id: 1, addresses, listener: listen(&path).unwrap() }).unwrap();
+    broker.succeed(Box::new(|_, _, _| PROOF)).unwrap();
     // It ends with the process.
     std::thread::spawn(move || broker.run());
     let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
@@ -121,11 +124,15 @@ impl Given {
     }
 
     pub(super) fn pair(&self) -> (usize, u32) {
+        self.pair_of(Transport::Reliable)
+    }
+
+    pub(super) fn pair_of(&self, transport: Transport) -> (usize, u32) {
         let mut state = self.device.lock();
-        let request = Request::CreateQueuePair { transport: Transport::Reliable, domain: DOMAIN };
+        let request = Request::CreateQueuePair { transport, domain: DOMAIN };
         let Ok((Reply::QueuePair { number, proof }, _)) = state.ask(&request, &[]) else { panic!("a queue pair") };
         let cap = QpCap { max_send_wr: 8, max_recv_wr: 8, max_send_sge: 4, max_recv_sge: 4, max_inline_data: 64 };
-        let pair = QueuePair::new((number, proof), (Transport::Reliable, DOMAIN), (0, 0), None, cap, false);
+        let pair = QueuePair::new((number, proof), (transport, DOMAIN), (0, 0), None, cap, false);
         let index = State::place(&mut state.queue_pairs, Box::new(pair));
         state.queue_pairs[index].as_mut().unwrap().index = index;
         state.completion_queues[0].as_mut().unwrap().queue_pairs.push(index);
