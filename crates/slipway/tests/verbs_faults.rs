@@ -64,13 +64,18 @@ impl Drop for Partner {
     }
 }
 
+/// The name of a queue pair, as its partner reads it.
+fn name_of(lab: &Lab<'_>, node: &str, number: &str) -> String {
+    let addresses = lab.exec(node, ["hostname", "-i"]);
+    format!("{number} {}", addresses.split_whitespace().next().expect("an address"))
+}
+
 /// Programs in both nodes, whose queue pairs are joined.
 fn partners(lab: &Lab<'_>, retry: &str) -> (Partner, Partner) {
     let [mut a, mut b] = ["a", "b"].map(|node| Partner::start(lab, node, retry));
     let [of_a, of_b] = [&mut a, &mut b].map(Partner::says);
-    let address = |node: &str| lab.exec(node, ["hostname", "-i"]).split_whitespace().next().map(str::to_owned);
-    a.tell(&format!("{of_b} {}", address("b").expect("an address")));
-    b.tell(&format!("{of_a} {}", address("a").expect("an address")));
+    a.tell(&name_of(lab, "b", &of_b));
+    b.tell(&name_of(lab, "a", &of_a));
     assert_eq!([a.says(), b.says()], ["joined", "joined"]);
     assert_eq!(b.sends("once"), "0");
     (a, b)
@@ -167,6 +172,24 @@ fn outlives_brokers(hosts: u32) {
     let said = place.run(["policy", name, closed.to_str().expect("plain")]);
     assert!(said.contains("fast connection") && !said.contains("0 fast"), "{said}");
     assert_eq!([a.sends("until"), b.sends("until")], [FLUSHED, FLUSHED]);
+}
+
+/// A program makes a queue pair, and waits for its peer's word. Then the peer alone calls the next brokers.
+#[test]
+fn a_queue_pair_that_was_only_made_is_joined_by_the_next_brokers() {
+    common::verbs::plug_in();
+    for hosts in [1, 2] {
+        let place = Place::new();
+        let lab = place.up(&format!("made{hosts}"), &lab(hosts));
+        let [mut a, mut b] = ["a", "b"].map(|node| Partner::start(&lab, node, LONG));
+        let [of_a, of_b] = [&mut a, &mut b].map(Partner::says);
+        replace(|| pids(&place.json(["fast", "status", &lab.name])["brokers"]));
+        a.tell(&name_of(&lab, "b", &of_b));
+        assert_eq!(a.says(), "joined");
+        b.tell(&name_of(&lab, "a", &of_a));
+        assert_eq!(b.says(), "joined");
+        assert_eq!([a.sends("once"), b.sends("once")], ["0", "0"]);
+    }
 }
 
 #[test]
