@@ -37,6 +37,9 @@ const WAKEUP_ENDED: u64 = 1 << 62;
 const DATA_CAME: u64 = 1 << 63;
 const BELL: u64 = u64::MAX;
 
+/// No listener's cookie: connections whose listener the kernel is still to pick are kept under it.
+const NO_LISTENER: u64 = 0;
+
 /// Time that a connection waits for a call; it can delay a wake-up by as much.
 const READY_FOR: Duration = Duration::from_millis(10);
 
@@ -320,6 +323,14 @@ impl BlockedAccepts {
     /// Leaves it to the node's thread to answer another host's request. Shares bound how many wait for that.
     pub(crate) fn leave_request(&self, asked: OpenRequest, share: Share) {
         self.leave(|state| state.asked.push((asked, share)));
+    }
+
+    /// Leaves it to the node's thread to announce a connection that another router had in hand, by a wake-up socket. A
+    /// connection of a silent node is kept until the node starts anew.
+    pub(crate) fn leave_connection(&self, connection: Connection) {
+        let (ipv6, due) = (connection.server.is_ipv6(), Instant::now());
+        self.keep(NO_LISTENER, ReadyConnection { node: self.node, ipv6, connection, due });
+        ring(&self.bell);
     }
 
     /// Leaves it to the node's thread to close a copy of a program's descriptor.

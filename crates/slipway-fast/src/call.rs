@@ -25,7 +25,8 @@ use slipway_lab::id::NodeId;
 use slipway_sys::caps;
 use slipway_sys::notify::{Call, Caller, Memory};
 
-pub(crate) use self::handoff::{complete, finish, redeliver};
+use self::handoff::redeliver;
+pub(crate) use self::handoff::{complete, finish};
 use crate::address::LONGEST;
 use crate::blocked_accepts::BlockedAccepts;
 use crate::epolls::Epolls;

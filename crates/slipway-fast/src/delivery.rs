@@ -179,7 +179,8 @@ impl Delivery {
             .map_err(|(error, _)| error)
     }
 
-    /// Announces a connection that no call came for, by a wake-up socket that is free now.
+    /// Announces a connection that no call came for, by a wake-up socket that is free now. `until` is how long it may wait for
+    /// room in the listener's queue.
     ///
     /// # Errors
     /// Gives the connection back.
@@ -187,9 +188,11 @@ impl Delivery {
         &self,
         node: NodeId,
         connection: Connection,
+        until: Instant,
     ) -> Result<(), (AnnounceError, Box<Connection>)> {
+        let patience = until.saturating_duration_since(Instant::now());
         match self.try_wakeup_socket(node, connection.server.is_ipv6()) {
-            Some(wakeup_socket) => self.wake_listener(node, connection, &wakeup_socket, PATIENCE).map(drop),
+            Some(wakeup_socket) => self.wake_listener(node, connection, &wakeup_socket, patience).map(drop),
             None => Err((AnnounceError::Failed, Box::new(connection))),
         }
     }

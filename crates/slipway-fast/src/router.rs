@@ -7,9 +7,10 @@
 
 mod accepts;
 mod asked;
+mod takeover;
 
 use std::collections::HashSet;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 use std::{io, thread};
 
@@ -21,26 +22,25 @@ use slipway_sys::notify::Listener;
 use crate::address_map::AddressMap;
 use crate::admission::Rules;
 use crate::blocked_accepts::BlockedAccepts;
-use crate::call::{Trapped, finish, redeliver};
+use crate::call::{Trapped, finish};
 use crate::counts::Counts;
 use crate::delivery::{Delivery, More};
-use crate::ends::EndIdentity;
 use crate::epolls::Registrar;
 use crate::furnish::Furnisher;
 use crate::helpers::Helpers;
-use crate::journal::{HandoffCall, Journal, Unaccepted};
+use crate::journal::{HandoffCall, Journal};
 use crate::limits::Limiter;
-use crate::metadata::{MetadataStore, Role};
+use crate::metadata::MetadataStore;
 use crate::node_table::NodeTable;
 use crate::numbers::Numbers;
 use crate::pairs::Pairs;
 use crate::parts::Parts;
 use crate::peers::Peers;
-use crate::pending::{Connection, Pending, ServerEnd};
+use crate::pending::Connection;
 use crate::policy::Policy;
 use crate::rdma::{Outside, Rdma};
 use crate::status::Status;
-use crate::sync::{STACK_BYTES, lock};
+use crate::sync::STACK_BYTES;
 use crate::tree::Tree;
 use crate::unsupported_options::UnsupportedOptions;
 use crate::wakeup::WakeupSocket;
@@ -66,8 +66,6 @@ pub struct Router {
     helpers: Arc<Helpers>,
     /// Connections that the router before this one was handing to calls.
     unfinished: Mutex<Vec<(HandoffCall, Connection)>>,
-    /// Connections that the router before this one had for nodes which are silent. Their clients wait.
-    silenced: Mutex<Vec<(NodeId, Connection)>>,
 }
 
 impl Router {
@@ -125,8 +123,7 @@ impl Router {
             Trapped { parts: &serving, tree, blocked_accepts, call }.carry_out();
         })?;
         thread::Builder::new().name("rates".into()).stack_size(STACK_BYTES).spawn(move || limiter.run())?;
-        let (unfinished, silenced) = Default::default();
-        Ok(Arc::new(Self { counts, parts, nodes, helpers, unfinished, silenced }))
+        Ok(Arc::new(Self { counts, parts, nodes, helpers, unfinished: Mutex::default() }))
     }
 
     /// Serves a tree of programs of a node, on a thread of its own, until the last has ended. First it goes on with the handoffs that
@@ -140,7 +137,7 @@ impl Router {
         let tree = Arc::new(Tree::new(node, number, listener)?);
         // Before Linux 6.6 the scheduler chooses, which is only slower.
         let _ = tree.listener.wake_on_the_callers_core();
-        finish(&parts, &tree, self.handoffs_of(number));
+        finish(&parts, &tree, &blocked_accepts, self.handoffs_of(number));
         let serving = thread::Builder::new().name(format!("node {node}")).stack_size(STACK_BYTES);
         serving.spawn(move || {
             loop {
@@ -210,7 +207,6 @@ impl Router {
     /// The node starts anew: connections that waited for its programs end.
     pub fn wake(&self, node: NodeId) {
         if self.nodes.unsilence(node) {
-            lock(&self.silenced).retain(|(of, _)| *of != node);
             self.parts.delivery.drop_all_of(node);
             self.parts.rdma.wake(node);
         }
@@ -219,6 +215,10 @@ impl Router {
     /// Forgets a node that has ended.
     pub fn forget(&self, node: NodeId) {
         self.parts.delivery.forget(node);
+        // Clients of a silent node wait until it starts anew.
+        if !self.nodes.is_silent(node) {
+            self.nodes.blocked_accepts(node).iter().for_each(|blocked_accepts| blocked_accepts.drop_all());
+        }
         self.parts.unsupported.forget(node);
         self.nodes.forget(node);
     }
@@ -233,53 +233,6 @@ impl Router {
             listed: self.parts.limiter.ends.unwatched(),
             peers: self.parts.peers.status(),
         }
-    }
-
-    /// Takes over a connection that the router before this one had in hand. `end` is the server's end; `wakeup_socket`
-    /// announces the connection.
-    ///
-    /// # Errors
-    /// As `epoll_ctl(2)`, and `getsockopt(2)` of a socket that is counted.
-    pub(crate) fn take_up(
-        self: &Arc<Self>,
-        unaccepted: Unaccepted,
-        end: OwnedFd,
-        wakeup_socket: Option<OwnedFd>,
-    ) -> io::Result<()> {
-        let Unaccepted { node, path, flow, client, server, handoff } = unaccepted;
-        if let (Some(path), Some(at)) = (path, self.parts.address_map.of(client.ip())) {
-            let identity = EndIdentity { role: Role::Server, client: at.node, server: node, port: server.port() };
-            self.parts.limiter.count_on(&end, identity, path)?;
-        }
-        // The connection had its share before.
-        let share = Some(self.parts.delivery.keep_share(client, node));
-        // For the next router, where this one ends before it has gone on.
-        let entry = self.parts.delivery.journal.enter(&unaccepted, end.as_fd());
-        let end = ServerEnd::There(end);
-        let connection = Connection { share, entry, end, path, flow, client, server, number: None };
-        if let Some(handoff) = handoff {
-            lock(&self.unfinished).push((handoff, connection));
-            return Ok(());
-        }
-        let Some(wakeup_socket) = wakeup_socket.and_then(|socket| WakeupSocket::still_pending(socket).ok()) else {
-            if self.nodes.is_silent(node) {
-                lock(&self.silenced).push((node, connection));
-                return Ok(());
-            }
-            redeliver(&self.parts, node, connection);
-            return Ok(());
-        };
-        let wakeup_socket = Arc::new(wakeup_socket);
-        // Its programs come later, and somebody has to notice before that if the wake-up ends.
-        self.blocked_accepts_for(node)?;
-        let wakeup = self.parts.delivery.pend(node, connection, &wakeup_socket);
-        let watch = |pending: &mut Pending| self.parts.delivery.watch(wakeup, &pending.connection, &wakeup_socket);
-        self.parts.delivery.pending.with(wakeup, watch).unwrap_or(Ok(()))
-    }
-
-    /// The connections that the router before this one was handing to programs of a tree.
-    fn handoffs_of(&self, tree: u64) -> Vec<(HandoffCall, Connection)> {
-        lock(&self.unfinished).extract_if(.., |(handoff, _)| handoff.tree == tree).collect()
     }
 }
 

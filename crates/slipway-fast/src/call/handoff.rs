@@ -14,7 +14,7 @@ use slipway_lab::id::NodeId;
 
 use super::{Answer, Trapped};
 use crate::address::{canonical, shown, write};
-use crate::blocked_accepts::ReadyConnection;
+use crate::blocked_accepts::{BlockedAccepts, ReadyConnection};
 use crate::delivery::{Announced, Handoff};
 use crate::journal::{Entry, HandoffCall};
 use crate::metadata::Path;
@@ -147,7 +147,12 @@ fn has(call: &Trapped<'_>, number: i32, socket: &OwnedFd) -> io::Result<bool> {
 
 /// Continues the handoffs of the earlier router to the programs of a tree. It tells the programs of connections that they
 /// have and do not know of.
-pub(crate) fn finish(parts: &Arc<Parts>, tree: &Tree, unaccepted: Vec<(HandoffCall, Connection)>) {
+pub(crate) fn finish(
+    parts: &Parts,
+    tree: &Tree,
+    blocked_accepts: &BlockedAccepts,
+    unaccepted: Vec<(HandoffCall, Connection)>,
+) {
     for (HandoffCall { call, tid, reported, .. }, mut connection) in unaccepted {
         let ServerEnd::There(end) = &connection.end else { continue };
         let numbers = fstat(end).map_err(Into::into).and_then(|stat| replaced_sockets::numbers(tid, stat.st_ino));
@@ -162,7 +167,8 @@ pub(crate) fn finish(parts: &Arc<Parts>, tree: &Tree, unaccepted: Vec<(HandoffCa
         if !answered {
             // The program calls again, and finds it. From now on it waits as any other.
             connection.entry = None;
-            redeliver(parts, tree.node, connection);
+            parts.delivery.record(tree.node, &mut connection);
+            blocked_accepts.leave_connection(connection);
         }
     }
 }

@@ -58,10 +58,11 @@ fn do_entrusted(router: &Arc<Router>, node: NodeId, blocked_accepts: &BlockedAcc
 
 /// Announces, by wake-up sockets, the ready connections that no call came for.
 fn announce_late(router: &Router, blocked_accepts: &BlockedAccepts) {
-    for (cookie, ReadyConnection { node, ipv6, connection, .. }) in
-        blocked_accepts.take_late(|node| router.nodes.is_silent(node))
-    {
-        match router.parts.delivery.wake_late(node, connection) {
+    let late = blocked_accepts.take_late(|node| router.nodes.is_silent(node));
+    // All together have the time of one: the node's other programs wait meanwhile.
+    let until = Instant::now() + PATIENCE;
+    for (cookie, ReadyConnection { node, ipv6, connection, .. }) in late {
+        match router.parts.delivery.wake_late(node, connection, until) {
             // Where nobody listens any more, the client sees its connection end.
             Ok(()) | Err((AnnounceError::Refused, _)) => {}
             // No wake-up socket is free, or there is no room: the program may come, or a socket later.

@@ -110,6 +110,10 @@ impl Routers {
             if near.lab.nodes.get(unaccepted.node).is_none_or(|node| node.host != host) {
                 continue;
             }
+            // Connections to a node that has ended end here, unless it is silent.
+            if (near.net)(unaccepted.node).is_none() && !self.muted.contains_key(&unaccepted.node) {
+                continue;
+            }
             // Calls of programs that have all ended are nobody's.
             unaccepted.handoff =
                 unaccepted.handoff.filter(|handoff| held.iter().any(|&at| self.held[at].tree == handoff.tree));
