@@ -3,6 +3,7 @@
 
 mod common;
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -179,6 +180,54 @@ fn who_waits_to_be_accepted_does_not_notice_that_routers_die() {
         assert_eq!(talker.ends(), "all are served");
     }
     assert_eq!(waiting(), 0);
+}
+
+/// The sockets of a process, by their inodes; none once it has ended.
+fn sockets(pid: Pid) -> BTreeSet<PathBuf> {
+    let files = fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero())).into_iter().flatten().flatten();
+    let names = files.filter_map(|file| fs::read_link(file.path()).ok());
+    names.filter(|name| name.to_string_lossy().starts_with("socket:")).collect()
+}
+
+/// The routers that this anchor has made. A keeper has another name.
+fn routers_of(anchor: u64) -> impl Iterator<Item = Pid> {
+    let children = fs::read_to_string(format!("/proc/{anchor}/task/{anchor}/children")).expect("it runs");
+    let children: Vec<Pid> = children.split(' ').filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect();
+    let name = |pid: &Pid| fs::read_to_string(format!("/proc/{}/comm", pid.as_raw_nonzero())).unwrap_or_default();
+    children.into_iter().filter(move |pid| name(pid) == "slipway-router\n")
+}
+
+/// The next router is killed as soon as it has taken over some of what waits.
+#[test]
+fn a_router_that_dies_while_it_takes_over_loses_nothing() {
+    let place = Place::new();
+    let lab = lab(&place, "taking", "fast");
+    let server = Talker::start(&lab, "srv", "exec python3 /opt/test/late.py 400", "it listens");
+    let clients = ["a", "b"]
+        .map(|node| Talker::start(&lab, node, "exec python3 /opt/test/together.py srv 200 6000", "all are connected"));
+    let waiting = || lab.routers().iter().filter_map(|router| router["status"]["waiting"].as_u64()).sum::<u64>();
+    assert_eq!(waiting(), 400, "they are on the fast path");
+    for _ in 0..3 {
+        let first = lab.router_processes().into_iter().max_by_key(|&pid| sockets(pid).len()).expect("there are two");
+        let (anchor, in_hand) = (status(first, "PPid"), sockets(first));
+        kill_process(first, Signal::KILL).expect("it runs");
+        let next = loop {
+            let takes_over = |pid: &Pid| *pid != first && sockets(*pid).intersection(&in_hand).count() > 50;
+            if let Some(next) = routers_of(anchor).find(takes_over) {
+                break next;
+            }
+        };
+        kill_process(next, Signal::KILL).expect("it runs");
+        await_that("another has taken over", || {
+            let now = lab.router_processes();
+            now.len() == 2 && [first, next].iter().all(|pid| !now.contains(pid))
+        });
+        await_that("all are announced", || waiting() == 400);
+    }
+    lab.exec("srv", ["python3", "-c", "import socket; socket.create_connection(('127.0.0.1', 6001))"]);
+    for talker in clients.into_iter().chain([server]) {
+        assert_eq!(talker.ends(), "all are served");
+    }
 }
 
 /// The routers that heard of its option are not those that serve it.

@@ -32,7 +32,10 @@ impl Router {
         }
         // The connection had its share before.
         let share = Some(self.parts.delivery.keep_share(client, node));
-        // For the next router, where this one ends before it has gone on.
+        // Its programs come later, and somebody has to notice before that if the wake-up ends.
+        let blocked_accepts = self.blocked_accepts_for(node)?;
+        let wakeup_socket = wakeup_socket.and_then(|socket| WakeupSocket::still_pending(socket).ok());
+        // For the next router, where this one ends before it has gone on. The wake-up socket follows at once.
         let entry = self.parts.delivery.journal.enter(&unaccepted, end.as_fd());
         let end = ServerEnd::There(end);
         let connection = Connection { share, entry, end, path, flow, client, server, number: None };
@@ -40,13 +43,10 @@ impl Router {
             lock(&self.unfinished).push((handoff, connection));
             return Ok(());
         }
-        // Its programs come later, and somebody has to notice before that if the wake-up ends.
-        let blocked_accepts = self.blocked_accepts_for(node)?;
-        let Some(wakeup_socket) = wakeup_socket.and_then(|socket| WakeupSocket::still_pending(socket).ok()) else {
+        let Some(wakeup_socket) = wakeup_socket.map(Arc::new) else {
             blocked_accepts.leave_connection(connection);
             return Ok(());
         };
-        let wakeup_socket = Arc::new(wakeup_socket);
         let wakeup = self.parts.delivery.pend(node, connection, &wakeup_socket);
         let watch = |pending: &mut Pending| self.parts.delivery.watch(wakeup, &pending.connection, &wakeup_socket);
         self.parts.delivery.pending.with(wakeup, watch).unwrap_or(Ok(()))

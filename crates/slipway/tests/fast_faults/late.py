@@ -1,6 +1,6 @@
 # Listens, and accepts nobody until somebody connects to the port above; then serves so many, one after the other.
 import socket, sys
-listener = socket.create_server(("", 6000), family=socket.AF_INET6, dualstack_ipv6=True, backlog=64)
+listener = socket.create_server(("", 6000), family=socket.AF_INET6, dualstack_ipv6=True, backlog=512)
 begin = socket.create_server(("127.0.0.1", 6001))
 print("it listens", flush=True)
 begin.accept()

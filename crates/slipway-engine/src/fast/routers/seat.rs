@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use rustix::fs::fstat;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use slipway_fast::control::{Order, Report};
 use slipway_fast::reason::Reason;
@@ -36,8 +37,8 @@ const RAN_WELL: Duration = Duration::from_secs(10);
 #[derive(Debug, Default)]
 pub(super) struct Seat {
     pub(super) process: Option<Process>,
-    /// What the one before it had in hand.
-    pub(super) left: Vec<Order>,
+    /// What the ones before it had in hand, by the inode of each connection's end, until one has taken all of that over.
+    pub(super) left: BTreeMap<u64, Order>,
     /// Nodes that it has sockets of, to knock with.
     pub(super) equipped: BTreeSet<NodeId>,
     pub(super) group: Option<Group>,
@@ -91,7 +92,7 @@ impl Routers {
         seat.equipped.clear();
         let here: Vec<usize> =
             (0..self.held.len()).filter(|&at| near.lab.nodes[self.held[at].node].host == host).collect();
-        self.pass_on(near, host, &here)?;
+        self.pass_on(near, host, &here, |report| aside.push(report))?;
         here.iter().try_for_each(|&at| self.introduce(near, host, at))?;
         self.note(near.lab, host, &format!("runs as process {pid}"));
         self.recall(near, host, &here, |report| aside.push(report))?;
@@ -101,11 +102,29 @@ impl Routers {
         Ok(())
     }
 
-    /// Passes on what the router before this one had in hand, before programs come for it.
-    fn pass_on(&mut self, near: &Near<'_>, host: HostId, held: &[usize]) -> io::Result<()> {
+    /// Passes on what the routers before this one had in hand, before programs come for it. Then it is this router's: its journal
+    /// has it all. If the router ends before that, what was left is still here.
+    fn pass_on(&mut self, near: &Near<'_>, host: HostId, held: &[usize], aside: impl FnMut(Report)) -> io::Result<()> {
         let left = self.seats.get_mut(&host).map(|seat| std::mem::take(&mut seat.left)).unwrap_or_default();
-        for order in left {
-            let Order::Unaccepted { mut unaccepted, sockets } = order else { continue };
+        let passed = self.pass_on_all(near, host, held, &left, aside);
+        if passed.is_err()
+            && let Some(seat) = self.seats.get_mut(&host)
+        {
+            seat.left = left;
+        }
+        passed
+    }
+
+    fn pass_on_all(
+        &mut self,
+        near: &Near<'_>,
+        host: HostId,
+        held: &[usize],
+        left: &BTreeMap<u64, Order>,
+        aside: impl FnMut(Report),
+    ) -> io::Result<()> {
+        for order in left.values() {
+            let &Order::Unaccepted { mut unaccepted, ref sockets } = order else { continue };
             // A router writes of nodes of its host.
             if near.lab.nodes.get(unaccepted.node).is_none_or(|node| node.host != host) {
                 continue;
@@ -118,9 +137,14 @@ impl Routers {
             unaccepted.handoff =
                 unaccepted.handoff.filter(|handoff| held.iter().any(|&at| self.held[at].tree == handoff.tree));
             self.equip(near, host, unaccepted.node)?;
+            let sockets = sockets.iter().map(AsFd::as_fd).collect();
             self.process(host).map_or(Ok(()), |process| process.order(&Order::Unaccepted { unaccepted, sockets }))?;
         }
-        Ok(())
+        // A router obeys orders one after the other.
+        match self.process(host) {
+            Some(process) if !left.is_empty() => process.status(aside).map(drop),
+            _ => Ok(()),
+        }
     }
 
     /// Has programs make those calls again that the router before this one had taken and not answered: nobody else can take
@@ -154,7 +178,8 @@ impl Routers {
         let Some(seat) = self.seats.get_mut(&host) else { return };
         let ended = seat.process.take().map(|process| process.leave(self.shared.journals.get(&host)));
         let (end, left) = ended.unwrap_or_else(|| ("none runs".to_owned(), Vec::new()));
-        seat.left.extend(left);
+        // What this router had taken over replaces what it was given.
+        seat.left.extend(left.into_iter().filter_map(|order| Some((inode_of_end(&order)?, order))));
         let why = why.map_or_else(|| end.clone(), |why| format!("{end}: {why}"));
         let lasted = seat.began.take().is_some_and(|began| began.elapsed() >= RAN_WELL);
         let pause = if lasted { Duration::ZERO } else { seat.pause };
@@ -286,6 +311,12 @@ impl Routers {
             }
         }
     }
+}
+
+/// The inode of a connection's end, which tells connections apart while they are here.
+fn inode_of_end(order: &Order) -> Option<u64> {
+    let Order::Unaccepted { sockets, .. } = order else { return None };
+    Some(fstat(sockets.first()?).ok()?.st_ino)
 }
 
 /// Memory of a process, bytes (`VmRSS`, `proc_pid_status(5)`).
