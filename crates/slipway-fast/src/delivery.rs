@@ -399,5 +399,6 @@ pub(crate) fn goes_by_packets(blocked_accepts: &BlockedAccepts, listening: &Owne
 pub(crate) fn server_metadata(connection: &Connection, path: Path, ipv6: bool) -> SocketMetadata {
     let [local, peer] = [connection.server, connection.client].map(|address| shown(address, ipv6));
     let (role, options) = (Role::Server, Options::default());
-    SocketMetadata { path, role, flow: connection.flow, local, peer, reported: true, options }
+    let (flow, reported, unregistered) = (connection.flow, true, None);
+    SocketMetadata { path, role, flow, local, peer, reported, options, unregistered }
 }

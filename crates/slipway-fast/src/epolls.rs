@@ -16,21 +16,11 @@ use slipway_sys::notify::Caller;
 use slipway_sys::process::descriptors_of_its_own;
 
 use crate::bounded::BoundedMap;
+use crate::epoll_entry::EpollEntry;
 use crate::walk;
 
 /// Most programs whose instances the router remembers, and most threads that make one.
 const REMEMBERED: usize = 1024;
-
-/// An entry of an epoll instance.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Entry {
-    /// The instance's descriptor in the program.
-    pub(crate) epoll: i32,
-    /// The events that it waits for.
-    pub(crate) events: u32,
-    /// The data that the program gets with an event.
-    pub(crate) data: u64,
-}
 
 /// The descriptors of programs that are epoll instances.
 #[derive(Debug)]
@@ -76,7 +66,7 @@ impl Epolls {
     ///
     /// # Errors
     /// When `/proc` cannot be read.
-    pub(crate) fn entries(&mut self, tid: i32, caller: &Caller, number: i32) -> io::Result<Vec<Entry>> {
+    pub(crate) fn entries(&mut self, tid: i32, caller: &Caller, number: i32) -> io::Result<Vec<EpollEntry>> {
         let epolls = match caller.identity().map(|identity| (identity, self.known.get(identity).cloned())) {
             Some((_, Some(epolls))) => epolls,
             Some((identity, None)) => {
@@ -133,13 +123,13 @@ fn find(tid: i32) -> io::Result<Vec<i32>> {
 
 /// A line of an instance's `/proc/PID/fdinfo` (`ep_show_fdinfo`, `fs/eventpoll.c`):
 /// `tfd:        6 events:     2019 data:                5  pos:0 ino:b1 sdev:9`.
-fn entry(line: &str, number: i32, epoll: i32) -> Option<Entry> {
+fn entry(line: &str, number: i32, epoll: i32) -> Option<EpollEntry> {
     let mut words = line.split_whitespace();
     let mut after = |name: &str| words.find(|word| *word == name).and_then(|_| words.next());
     let tfd: i32 = after("tfd:")?.parse().ok()?;
     let events = u32::from_str_radix(after("events:")?, 16).ok()?;
     let data = u64::from_str_radix(after("data:")?, 16).ok()?;
-    (tfd == number).then_some(Entry { epoll, events, data })
+    (tfd == number).then_some(EpollEntry { epoll, events, data })
 }
 
 /// Adds entries to programs' epoll instances. An entry holds the file's descriptor in the process that adds it. So a thread
@@ -151,7 +141,7 @@ pub(crate) struct Registrar(SyncSender<(Task, SyncSender<io::Result<()>>)>);
 struct Task {
     tid: i32,
     number: i32,
-    entries: Vec<Entry>,
+    entries: Vec<EpollEntry>,
 }
 
 impl Registrar {
@@ -169,7 +159,7 @@ impl Registrar {
     ///
     /// # Errors
     /// When the caller is gone or has closed the file, or the descriptor is beyond the router's own limit.
-    pub(crate) fn register(&self, tid: i32, number: i32, entries: Vec<Entry>) -> io::Result<()> {
+    pub(crate) fn register(&self, tid: i32, number: i32, entries: Vec<EpollEntry>) -> io::Result<()> {
         let (answer, answers) = sync_channel(1);
         let gone = || io::Error::other("the thread that registers has ended");
         self.0.send((Task { tid, number, entries }, answer)).map_err(|_| gone())?;
@@ -202,7 +192,11 @@ fn register(task: &Task) -> io::Result<()> {
             return Err(io::Error::other("the descriptor's number is taken"));
         }
         let flags = EventFlags::from_bits_retain(entry.events);
-        epoll::add(&instance, &placed, EventData::new_u64(entry.data), flags)?;
+        match epoll::add(&instance, &placed, EventData::new_u64(entry.data), flags) {
+            // A router that ended had added it.
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
     }
     Ok(())
 }
@@ -245,7 +239,7 @@ mod tests {
         let (made, _socket) = making.join().expect("it ran");
         let mut look = || {
             let found = epolls.entries(tid, &caller, number).expect("looked up");
-            assert!(matches!(found[..], [Entry { epoll, data: 7, .. }] if epoll == made.as_raw_fd()), "{found:?}");
+            assert!(matches!(found[..], [EpollEntry { epoll, data: 7, .. }] if epoll == made.as_raw_fd()), "{found:?}");
             caller.identity().is_none() || !epolls.known.is_empty()
         };
         // The thread that made it may still be ending.
@@ -259,7 +253,7 @@ mod tests {
     fn a_line_of_the_kernels_is_read() {
         let line = "tfd:        6 events:     2019 data:         7f0000000005  pos:0 ino:b1 sdev:9";
         let entry = entry(line, 6, 3);
-        assert_eq!(entry, Some(Entry { epoll: 3, events: 0x2019, data: 0x7f00_0000_0005 }));
+        assert_eq!(entry, Some(EpollEntry { epoll: 3, events: 0x2019, data: 0x7f00_0000_0005 }));
     }
 
     #[test]

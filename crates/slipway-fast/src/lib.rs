@@ -38,6 +38,7 @@ mod defaults;
 mod delivery;
 mod emulation;
 mod ends;
+mod epoll_entry;
 mod epolls;
 pub mod filter;
 pub mod flows;

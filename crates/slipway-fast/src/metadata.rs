@@ -12,13 +12,17 @@ use slipway_sys::bpf::SocketStorage;
 use crate::address::mapped;
 pub use crate::emulation::Change;
 use crate::emulation::Options;
+pub use crate::epoll_entry::EpollEntry;
 pub use crate::path::Path;
 
 /// Bytes of a socket's metadata.
-pub const BYTES: usize = OPTIONS + Options::BYTES;
+pub const BYTES: usize = UNREGISTERED + EpollEntry::BYTES;
 
 /// Offset of the options in the metadata, bytes.
 pub(crate) const OPTIONS: usize = 48;
+
+/// Offset of the epoll entry, bytes.
+const UNREGISTERED: usize = OPTIONS + Options::BYTES;
 
 /// The first byte of metadata, so that zeroed storage is no metadata.
 const VERSION: u8 = 1;
@@ -77,6 +81,9 @@ pub struct SocketMetadata {
     pub reported: bool,
     /// Options of TCP and IP that the program set, or that the listener had.
     pub options: Options,
+    /// The first entry of the program's epoll instances that is to be made for a client's end, until it is made. A router that
+    /// ends in between leaves it to the next.
+    pub unregistered: Option<EpollEntry>,
 }
 
 impl SocketMetadata {
@@ -92,10 +99,14 @@ impl SocketMetadata {
         bytes[1] = u8::from(self.path == Path::Tcp);
         bytes[2] = u8::from(self.local.is_ipv6());
         bytes[3] = u8::from(self.reported) | u8::from(self.role == Role::Server) << 1;
+        bytes[3] |= u8::from(self.unregistered.is_some()) << 2;
         bytes[4..12].copy_from_slice(&self.flow.to_ne_bytes());
         put(&mut bytes[12..30], self.local);
         put(&mut bytes[30..48], self.peer);
-        self.options.write(&mut bytes[OPTIONS..]);
+        self.options.write(&mut bytes[OPTIONS..UNREGISTERED]);
+        if let Some(entry) = self.unregistered {
+            bytes[UNREGISTERED..].copy_from_slice(&entry.write());
+        }
         bytes
     }
 
@@ -114,7 +125,8 @@ impl SocketMetadata {
             local: take(&bytes[12..30], ipv6)?,
             peer: take(&bytes[30..48], ipv6)?,
             reported: bytes[3] & 1 == 1,
-            options: Options::read(&bytes[OPTIONS..]),
+            options: Options::read(&bytes[OPTIONS..UNREGISTERED]),
+            unregistered: if bytes[3] & 4 == 4 { EpollEntry::read(&bytes[UNREGISTERED..]) } else { None },
         })
     }
 }
@@ -206,14 +218,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn metadata_is_read_as_it_was_written(flow: u64, local: std::net::SocketAddrV4, port: u16, ip: Ipv6Addr, six: bool, reported: bool, server: bool) {
+        fn metadata_is_read_as_it_was_written(flow: u64, local: std::net::SocketAddrV4, port: u16, ip: Ipv6Addr, six: bool, reported: bool, server: bool, entry: Option<(i32, u32, u64)>) {
             let [local, peer] = if six {
                 [SocketAddr::from((ip, local.port())), SocketAddr::from((ip, port))]
             } else {
                 [local.into(), SocketAddr::from((*local.ip(), port))]
             };
             let role = if server { Role::Server } else { Role::Client };
-            let metadata = SocketMetadata { path: Path::Pair, role, flow, local, peer, reported, options: Options::default() };
+            let unregistered = entry.map(|(epoll, events, data)| EpollEntry { epoll, events, data });
+            let metadata = SocketMetadata { path: Path::Pair, role, flow, local, peer, reported, options: Options::default(), unregistered };
             prop_assert_eq!(SocketMetadata::read(&metadata.write()), Some(metadata));
         }
 

@@ -293,6 +293,7 @@ mod tests {
             peer,
             reported: true,
             options: Options::default(),
+            unregistered: None,
         };
         store.put(&one, &metadata).expect("written");
         let mut seen = BTreeSet::new();

@@ -86,7 +86,11 @@ fn again(call: &Trapped<'_>, socket: &OwnedFd, metadata: &SocketMetadata, addres
     if metadata.reported && !is_lost && (metadata.role == Role::Server || call.parts.numbers.made(metadata.flow)) {
         return Err(Errno::ISCONN.into());
     }
-    set_reported(call, socket, true)?;
+    if let Some(entry) = metadata.unregistered {
+        // The program may have closed that instance since.
+        let _ = call.parts.registrar.register(call.call.tid, call.int(0), vec![entry]);
+    }
+    change(call, socket, |metadata| SocketMetadata { reported: true, unregistered: None, ..metadata })?;
     connected(call, socket)
 }
 
@@ -95,16 +99,16 @@ fn connected(call: &Trapped<'_>, end: &OwnedFd) -> Result<Answer, Answer> {
     call.track_reply(Reply::Connected(fstat(end)?.st_ino));
     // A program that a signal interrupts now calls again, without having received the answer.
     if call.tree.listener.answer(call.call.id, Ok(0)).is_err() {
-        set_reported(call, end, false)?;
+        change(call, end, |metadata| SocketMetadata { reported: false, ..metadata })?;
     }
     Ok(Answer::Done)
 }
 
-/// Writes on a client's end whether its program has received the answer.
-fn set_reported(call: &Trapped<'_>, end: &OwnedFd, reported: bool) -> io::Result<()> {
+/// Changes the metadata of a client's end.
+fn change(call: &Trapped<'_>, end: &OwnedFd, change: impl FnOnce(SocketMetadata) -> SocketMetadata) -> io::Result<()> {
     let _turn = lock(&call.tree.writing);
     match call.parts.metadata.of(end)? {
-        Some(metadata) => call.parts.metadata.put(end, &SocketMetadata { reported, ..metadata }),
+        Some(metadata) => call.parts.metadata.put(end, &change(metadata)),
         None => Ok(()),
     }
 }
@@ -272,7 +276,7 @@ fn equip(call: &Trapped<'_>, wanted: &Wanted, ours: &OwnedFd, path: Path, flow: 
     }
     let [local, peer] = [*client, *server].map(|address| shown(address, *ipv6));
     let (role, reported, options) = (Role::Client, !nonblocking, Options::default());
-    let metadata = SocketMetadata { path, role, flow, local, peer, reported, options };
+    let metadata = SocketMetadata { path, role, flow, local, peer, reported, options, unregistered: None };
     call.parts.furnisher.furnish(call.node(), Like::own(socket, *ipv6, stored), ours, metadata)
 }
 
@@ -301,13 +305,26 @@ fn replace_at(
 ) -> Result<bool, Answer> {
     let tid = call.call.tid;
     let entries = lock(&call.tree.epolls).entries(tid, caller, number)?;
-    match call.tree.listener.install(call.call.id, ours.as_fd(), Some(number), close_on_exec) {
-        Ok(_) => {}
-        Err(error) if Errno::from_io_error(&error) == Some(Errno::NOENT) => return Ok(false),
-        Err(error) => return Err(error.into()),
+    // Entries go with the program's own socket. If this router ends before it has made them again, the program repeats this
+    // call, and the next router makes the noted one.
+    let noted = entries.first().copied().filter(|_| number == call.int(0));
+    let note = |unregistered| change(call, ours, |metadata| SocketMetadata { unregistered, ..metadata });
+    if noted.is_some() {
+        note(noted)?;
     }
-    if !entries.is_empty() {
+    let is_installed = match call.tree.listener.install(call.call.id, ours.as_fd(), Some(number), close_on_exec) {
+        Ok(_) => true,
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::NOENT) => false,
+        Err(error) => return Err(error.into()),
+    };
+    if is_installed && !entries.is_empty() {
         call.parts.registrar.register(tid, number, entries)?;
     }
-    Ok(true)
+    if noted.is_some() {
+        note(None)?;
+    }
+    Ok(is_installed)
 }
+
+#[cfg(test)]
+mod tests;
