@@ -159,7 +159,7 @@ impl Trapped<'_> {
     }
 
     /// Finds out whether the caller received its last answer.
-    fn settle_reply(&self) -> Result<(), Answer> {
+    pub(crate) fn settle_reply(&self) -> Result<(), Answer> {
         if !lock(&self.tree.replies).is_tracked(self.call.tid) {
             return Ok(());
         }
@@ -172,12 +172,15 @@ impl Trapped<'_> {
         Ok(())
     }
 
-    /// Marks the caller's next answer to be repeated if a signal keeps it from the caller. `None` where that cannot be
-    /// known.
-    fn track_reply(&self, reply: Reply) -> Option<Claim> {
+    /// This moment in the caller's life; `None` where nothing counts its interruptions.
+    fn counted_moment(&self) -> Option<Moment> {
         self.parts.interruptions.as_ref()?;
-        let now = self.moment().ok()?;
-        Some(lock(&self.tree.replies).track(self.call.tid, reply, now))
+        self.moment().ok()
+    }
+
+    /// Marks the caller's next answer to be repeated if a signal keeps it from the caller from this moment on.
+    fn track_reply(&self, reply: Reply, now: Moment) -> Claim {
+        lock(&self.tree.replies).track(self.call.tid, reply, now)
     }
 
     fn moment(&self) -> io::Result<Moment> {

@@ -231,7 +231,8 @@ mod tests {
             .order(&Order::WakeupSockets { node: NodeId(7), ipv6: true, sockets: vec![null.as_fd(); MOST] })
             .expect("sent");
         let [client, server] = ["10.64.0.1:1", "10.64.0.2:2"].map(|address| address.parse().expect("an address"));
-        let handoff = Some(HandoffCall { tree: 1, call: u64::MAX, tid: 2, reported: true });
+        let handoff =
+            Some(HandoffCall { tree: 1, call: u64::MAX, tid: 2, listener: 3, reported: true, interrupted: Some(4) });
         let in_hand = Unaccepted { node: NodeId(7), path: None, flow: u64::MAX, client, server, handoff };
         anchor.order(&Order::Unaccepted { unaccepted: in_hand, sockets: vec![null.as_fd(); 2] }).expect("sent");
         anchor.order::<OwnedFd>(&Order::Conditions { nodes: (0..10_000).map(NodeId).collect() }).expect("sent");

@@ -11,6 +11,9 @@
 //! has taken anything. A router that is killed between leaves it with number 0: `seccomp_notify_addfd`,
 //! `kernel/seccomp.c`.) A router that is killed between the two steps leaves a program with an unknown descriptor. The next
 //! router returns its number.
+//!
+//! A signal may interrupt that call while no router runs. Then the call is gone, as it is after an answer. So the journal has
+//! how often signals had interrupted the thread before, for the next router's reply tracker.
 
 use std::collections::HashMap;
 use std::io;
@@ -52,7 +55,9 @@ const CLIENT: usize = 6;
 const SERVER: usize = 9;
 const TREE: usize = 12;
 const CALL: usize = 13;
+/// The thread, and in the upper half the descriptor of the listener.
 const TID: usize = 14;
+const INTERRUPTED: usize = 15;
 
 // Stages.
 const EMPTY: u64 = 0;
@@ -91,8 +96,12 @@ pub struct HandoffCall {
     pub call: u64,
     /// The thread that makes the call.
     pub tid: i32,
+    /// The descriptor at which the call accepts.
+    pub listener: i32,
     /// Whether the router had begun to answer the call with the descriptor's number.
     pub reported: bool,
+    /// How often signals had interrupted the thread then; `None` where nothing counts that.
+    pub interrupted: Option<u64>,
 }
 
 /// The recovery journal of a host.
@@ -150,10 +159,17 @@ fn read(entry: &[AtomicU64], stage: u64) -> Option<TakenEntry> {
         0 => Some(Path::Pair),
         _ => Some(Path::Tcp),
     };
-    let reported = stage == REPORTED;
+    let [tid, listener] = [0, 32].map(|by| (word(TID) >> by & u64::from(u32::MAX)).try_into().ok());
     let handoff = match stage {
         WAITING => None,
-        _ => Some(HandoffCall { tree: word(TREE), call: word(CALL), tid: number(TID)?, reported }),
+        _ => Some(HandoffCall {
+            tree: word(TREE),
+            call: word(CALL),
+            tid: tid?,
+            listener: listener?,
+            reported: stage == REPORTED,
+            interrupted: Some(word(INTERRUPTED)).filter(|&count| stage == REPORTED && count != NONE),
+        }),
     };
     let node = NodeId(usize::try_from(word(NODE)).ok()?);
     let unaccepted =
@@ -202,10 +218,10 @@ impl Journal {
         match handoff {
             None => entry.words()[STAGE].store(WAITING, Release),
             // An earlier router began it.
-            Some(HandoffCall { tree, call, tid, reported }) => {
-                entry.begin_handoff(*tree, *call, *tid);
+            Some(HandoffCall { tree, call, tid, listener, reported, interrupted }) => {
+                entry.begin_handoff(*tree, *call, *tid, *listener);
                 if *reported {
-                    entry.report();
+                    entry.report(*interrupted);
                 }
             }
         }
@@ -245,17 +261,19 @@ impl Entry {
         self.words()[WAKEUP_SOCKET].store(wakeup_socket.map_or(NONE, number), Release);
     }
 
-    /// Writes down the call that the connection is handed to.
-    pub fn begin_handoff(&self, tree: u64, call: u64, tid: i32) {
+    /// Writes down the call that the connection is handed to, its thread and its listener.
+    pub fn begin_handoff(&self, tree: u64, call: u64, tid: i32, listener: i32) {
         let words = self.words();
-        for (at, value) in [(TREE, tree), (CALL, call), (TID, u64::from(tid.unsigned_abs()))] {
+        let [thread, at] = [tid, listener].map(|number| u64::from(number.unsigned_abs()));
+        for (at, value) in [(TREE, tree), (CALL, call), (TID, thread | at << 32)] {
             words[at].store(value, Relaxed);
         }
         words[STAGE].store(HANDED_OFF, Release);
     }
 
-    /// Writes down that the call is being answered.
-    pub fn report(&self) {
+    /// Writes down that the call is being answered, and how often signals have interrupted its thread so far.
+    pub fn report(&self, interrupted: Option<u64>) {
+        self.words()[INTERRUPTED].store(interrupted.unwrap_or(NONE), Relaxed);
         self.words()[STAGE].store(REPORTED, Release);
     }
 }
@@ -284,12 +302,17 @@ mod tests {
     fn what_was_in_hand_is_found_as_it_was() {
         let file = file().expect("a file");
         let journal = Journal::open(&file).expect("opened");
-        let handoff = HandoffCall { tree: 1, call: u64::MAX, tid: 9, reported: false };
+        let handoff = HandoffCall { tree: 1, call: u64::MAX, tid: 9, listener: 3, reported: false, interrupted: None };
         let all = [
             unaccepted(0, None, "10.64.0.1:1", None),
             unaccepted(1, Some(Path::Pair), "10.64.0.1:65535", None),
             unaccepted(u64::MAX, Some(Path::Tcp), "[::ffff:10.64.0.1]:2", Some(handoff)),
-            unaccepted(3, Some(Path::Pair), "[fd53::1]:3", Some(HandoffCall { reported: true, ..handoff })),
+            unaccepted(
+                3,
+                Some(Path::Pair),
+                "[fd53::1]:3",
+                Some(HandoffCall { reported: true, interrupted: Some(5), ..handoff }),
+            ),
         ];
         let waiting = all.map(|unaccepted| Unaccepted { handoff: None, ..unaccepted });
         let entries: Vec<Entry> =
@@ -298,9 +321,9 @@ mod tests {
         entries[0].set_wakeup_socket(Some(file.as_fd()));
         entries[1].set_wakeup_socket(Some(file.as_fd()));
         entries[1].set_wakeup_socket(None);
-        entries[2].begin_handoff(1, u64::MAX, 9);
-        entries[3].begin_handoff(1, u64::MAX, 9);
-        entries[3].report();
+        entries[2].begin_handoff(1, u64::MAX, 9, 3);
+        entries[3].begin_handoff(1, u64::MAX, 9, 3);
+        entries[3].report(Some(5));
         // As when their process is killed.
         entries.into_iter().for_each(std::mem::forget);
         let own = file.as_raw_fd();

@@ -12,12 +12,12 @@ mod takeover;
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
-use std::{io, thread};
+use std::{io, iter, thread};
 
 use rustix::process::{Resource, getrlimit};
 use slipway_lab::id::{HostId, NodeId};
 use slipway_sys::bpf::ThreadCounts;
-use slipway_sys::notify::Listener;
+use slipway_sys::notify::{Call, Listener};
 
 use crate::address_map::AddressMap;
 use crate::admission::Rules;
@@ -44,6 +44,9 @@ use crate::sync::STACK_BYTES;
 use crate::tree::Tree;
 use crate::unsupported_options::UnsupportedOptions;
 use crate::wakeup::WakeupSocket;
+
+/// Most calls of a tree that are taken at once, before its thread runs.
+const MOST_WAITING: usize = 64;
 
 /// The state that outlives a router.
 #[derive(Debug)]
@@ -138,15 +141,26 @@ impl Router {
         // Before Linux 6.6 the scheduler chooses, which is only slower.
         let _ = tree.listener.wake_on_the_callers_core();
         finish(&parts, &tree, &blocked_accepts, self.handoffs_of(number));
+        let trapped = |call| Trapped { parts: &parts, tree: &tree, blocked_accepts: &blocked_accepts, call };
+        // They say what became of the earlier router's answers, until the anchor has all programs call again.
+        let waiting: Vec<Call> = iter::from_fn(|| tree.another()).take(MOST_WAITING).collect();
+        for call in &waiting {
+            // A caller that is gone says nothing.
+            let _ = trapped(*call).settle_reply();
+        }
         let serving = thread::Builder::new().name(format!("node {node}")).stack_size(STACK_BYTES);
         serving.spawn(move || {
+            let trapped = |call| Trapped { parts: &parts, tree: &tree, blocked_accepts: &blocked_accepts, call };
+            for call in waiting {
+                trapped(call).carry_out();
+            }
             loop {
                 match tree.next() {
                     Ok(Some((call, more))) => {
                         if more {
                             helpers.call(&tree, &blocked_accepts);
                         }
-                        Trapped { parts: &parts, tree: &tree, blocked_accepts: &blocked_accepts, call }.carry_out();
+                        trapped(call).carry_out();
                     }
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                     Ok(None) | Err(_) => return,

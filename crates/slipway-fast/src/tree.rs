@@ -100,6 +100,11 @@ impl Tree {
         call.map(|call| self.taken(&mut last, call))
     }
 
+    /// Counts calls from the one with this number on, which an earlier router was the last to take.
+    pub(crate) fn follow(&self, last: Option<u64>) {
+        *lock(&self.turn) = last;
+    }
+
     /// Calls are numbered as they are made, and taken in that order (`seccomp_next_notify_id`, `kernel/seccomp.c`).
     fn taken(&self, last: &mut Option<u64>, call: Call) -> Call {
         let between = last.map_or(0, |last| call.id.wrapping_sub(last).wrapping_sub(1));

@@ -96,7 +96,9 @@ fn again(call: &Trapped<'_>, socket: &OwnedFd, metadata: &SocketMetadata, addres
 
 /// Tells the program that it is connected, and remembers that a signal may lose the answer.
 fn connected(call: &Trapped<'_>, end: &OwnedFd) -> Result<Answer, Answer> {
-    call.track_reply(Reply::Connected(fstat(end)?.st_ino));
+    if let Some(now) = call.counted_moment() {
+        call.track_reply(Reply::Connected(fstat(end)?.st_ino), now);
+    }
     // A program that a signal interrupts now calls again, without having received the answer.
     if call.tree.listener.answer(call.call.id, Ok(0)).is_err() {
         change(call, end, |metadata| SocketMetadata { reported: false, ..metadata })?;

@@ -21,8 +21,9 @@ use crate::metadata::Path;
 use crate::parts::Parts;
 use crate::pending::{Connection, ServerEnd};
 use crate::replaced_sockets;
-use crate::reply_tracker::{AcceptedSocket, Reply};
+use crate::reply_tracker::{AcceptedSocket, Moment, Reply};
 use crate::shares::Share;
+use crate::sync::lock;
 use crate::tree::Tree;
 
 /// A connection on its way to the program.
@@ -103,7 +104,7 @@ pub(super) fn hand_off(call: &Trapped<'_>, accepted: &Accepted) -> Result<Answer
         return if matches!(answer, Answer::Done) { Err(not_handed_off(answer)) } else { Ok(answer) };
     }
     if let Some(entry) = entry {
-        entry.begin_handoff(call.tree.number, call.call.id, call.call.tid);
+        entry.begin_handoff(call.tree.number, call.call.id, call.call.tid, call.int(0));
     }
     let listener = &call.tree.listener;
     let known = number.filter(|number| has(call, *number, end).unwrap_or(false));
@@ -121,10 +122,11 @@ pub(super) fn hand_off(call: &Trapped<'_>, accepted: &Accepted) -> Result<Answer
             }
         },
     };
+    let now = call.counted_moment();
     if let Some(entry) = entry {
-        entry.report();
+        entry.report(now.map(|now| now.interrupted));
     }
-    let claim = reply(call, accepted, number).and_then(|reply| call.track_reply(reply));
+    let claim = reply(call, accepted, number).zip(now).map(|(reply, now)| call.track_reply(reply, now));
     match listener.answer(call.call.id, Ok(number.into())) {
         // A later call gets the answer.
         Err(_) if claim.is_none_or(|claim| claim.take()) => {
@@ -153,7 +155,11 @@ pub(crate) fn finish(
     blocked_accepts: &BlockedAccepts,
     unaccepted: Vec<(HandoffCall, Connection)>,
 ) {
-    for (HandoffCall { call, tid, reported, .. }, mut connection) in unaccepted {
+    // Calls after the reported one may be those that signals interrupted, so the tree counts from there.
+    let reported = unaccepted.iter().map(|(handoff, _)| handoff).filter(|handoff| handoff.reported);
+    tree.follow(reported.map(|handoff| handoff.call).min());
+    for (handoff, mut connection) in unaccepted {
+        let HandoffCall { call, tid, reported, .. } = handoff;
         let ServerEnd::There(end) = &connection.end else { continue };
         let numbers = fstat(end).map_err(Into::into).and_then(|stat| replaced_sockets::numbers(tid, stat.st_ino));
         // The earlier router takes nothing more by now.
@@ -162,6 +168,11 @@ pub(crate) fn finish(
         let waits = tree.listener.is_waiting(call);
         let answered = match connection.number {
             Some(number) if waits => tree.listener.answer(call, Ok(number.into())).is_ok(),
+            // A signal may have come before the answer. The thread's next call says so.
+            Some(number) if reported => {
+                let _ = track_again(parts, tree, &handoff, &connection, number);
+                true
+            }
             _ => !waits && reported,
         };
         if !answered {
@@ -171,6 +182,28 @@ pub(crate) fn finish(
             blocked_accepts.leave_connection(connection);
         }
     }
+}
+
+/// Tracks the answer that the earlier router was giving to a call.
+fn track_again(
+    parts: &Parts,
+    tree: &Tree,
+    handoff: &HandoffCall,
+    connection: &Connection,
+    number: i32,
+) -> io::Result<()> {
+    let &HandoffCall { tid, listener, interrupted: Some(interrupted), .. } = handoff else { return Ok(()) };
+    let &Connection { end: ServerEnd::There(ref end), path, flow, client, server, .. } = connection else {
+        return Ok(());
+    };
+    // The addresses in the form of the program's socket.
+    let of_socket = parts.metadata.of(end)?.map(|metadata| (metadata.peer, metadata.local));
+    let (client, server) = of_socket.unwrap_or((client, server));
+    let inode = fstat(end)?.st_ino;
+    let socket = AcceptedSocket { number, inode, listener, path, flow, client, server };
+    let since = Moment { interrupted, missed: tree.missed() };
+    lock(&tree.replies).track(tid, Reply::Accepted(socket), since);
+    Ok(())
 }
 
 /// Hands a connection over to a blocked accept. If that call is gone, the router announces the connection anew. If nobody

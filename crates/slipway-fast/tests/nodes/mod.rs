@@ -17,8 +17,9 @@ use slipway_fast::policy::Policy;
 use slipway_fast::router::{PersistentState, Router};
 use slipway_fast::wakeup::WakeupSocket;
 use slipway_lab::id::{HostId, List, NetworkId, NodeId};
-use slipway_sys::bpf::SocketStorage;
+use slipway_sys::bpf::{SocketStorage, ThreadCounts};
 use slipway_sys::netlink::{Netlink, NewLink, Peer, Request, SetLink, Veth};
+use slipway_sys::notify::Listener;
 use slipway_sys::ns::{create_net, with_net};
 use slipway_sys::seccomp::Filter;
 
@@ -40,6 +41,11 @@ pub(crate) struct Lab {
 
 impl Lab {
     pub(crate) fn new() -> Self {
+        Self::counting(None)
+    }
+
+    /// With these counts of interruptions.
+    pub(crate) fn counting(interruptions: Option<ThreadCounts>) -> Self {
         let nets = [(); 2].map(|()| create_net().expect("these tests need root, to make network namespaces"));
         let open = |net: &OwnedFd| with_net(net.as_fd(), Netlink::open).expect("enters").expect("a socket opens");
         let [mut near, mut far] = [open(&nets[0]), open(&nets[1])];
@@ -59,7 +65,7 @@ impl Lab {
             .collect();
         let storage = SocketStorage::create("notes", metadata::BYTES).expect("root may make a map");
         let journal = journal::file().expect("a file");
-        let persistent = PersistentState { metadata: MetadataStore::new(storage), journal, interruptions: None };
+        let persistent = PersistentState { metadata: MetadataStore::new(storage), journal, interruptions };
         let router =
             Router::start(HostId(0), address_map, Policy::default(), persistent, (Peers::new(None), None), |_, _| {});
         let router = router.expect("it starts");
@@ -104,24 +110,35 @@ impl Lab {
         filtered: bool,
         program: impl FnOnce() -> T + Send + 'static,
     ) -> JoinHandle<T> {
-        let net = self.nets[node].try_clone().expect("a copy");
+        if !filtered {
+            return self.spawn(node, program);
+        }
+        let (listener, running) = self.trapped(node, program);
+        // Its threads come from here, where there is no filter.
+        self.router.serve(node, 0, listener).expect("a thread");
+        running
+    }
+
+    /// Runs a program in a node whose calls no router takes yet.
+    pub(crate) fn trapped<T: Send + 'static>(
+        &self,
+        node: NodeId,
+        program: impl FnOnce() -> T + Send + 'static,
+    ) -> (Listener, JoinHandle<T>) {
         let (listeners, listener) = sync_channel(0);
-        let (served, serving) = sync_channel(0);
-        let running = thread::spawn(move || {
-            move_into_link_name_space(net.as_fd(), Some(LinkNameSpaceType::Network)).expect("enters");
-            if filtered {
-                listeners
-                    .send(Filter::trap(&traps(Leave::default())).attach_and_listen().expect("root may attach"))
-                    .expect("somebody hears");
-                serving.recv().expect("it is served");
-            }
+        let running = self.spawn(node, move || {
+            let attached = Filter::trap(&traps(Leave::default())).attach_and_listen().expect("root may attach");
+            listeners.send(attached).expect("somebody hears");
             program()
         });
-        if filtered {
-            // Its threads come from here, where there is no filter.
-            self.router.serve(node, 0, listener.recv().expect("there is a listener")).expect("a thread");
-            served.send(()).expect("it waits");
-        }
-        running
+        (listener.recv().expect("there is a listener"), running)
+    }
+
+    fn spawn<T: Send + 'static>(&self, node: NodeId, program: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+        let net = self.nets[node].try_clone().expect("a copy");
+        thread::spawn(move || {
+            move_into_link_name_space(net.as_fd(), Some(LinkNameSpaceType::Network)).expect("enters");
+            program()
+        })
     }
 }
