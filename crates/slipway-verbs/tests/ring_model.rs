@@ -3,6 +3,8 @@
 //! Two ends run the steps of `plugin/ring.rs` and `Connection::{sleep, ring}`; the relay of the broker runs the same. Each has
 //! a buffer of stores that reach memory later, in any order but that of a release store after all before it. That allows more
 //! than processors do. A state without a next step is the end: with a record left, a wake-up was lost.
+//!
+//! In a second model the producer sleeps until its records were consumed (`Connection::{want_head, ring_for_head}`).
 
 use std::collections::HashSet;
 
@@ -10,6 +12,8 @@ use std::collections::HashSet;
 const DATA: [usize; 2] = [0, 1];
 const TAIL: usize = 2;
 const BELL: usize = 3;
+const HEAD: usize = 4;
+const WANTS_HEAD: usize = 5;
 
 /// A step that is left out, to see that the model notices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,11 +27,15 @@ enum Fault {
     NoSecondLook,
     /// The tail may be seen before the record.
     PlainTail,
+    /// The producer sleeps without a second look at the head.
+    NoSecondLookAtHead,
+    /// The consumer reads whether the producer waits before its head is in memory.
+    NoFenceBeforeWish,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 struct State {
-    memory: [u8; 4],
+    memory: [u8; 6],
     /// Stores on their way: word, value, and whether all earlier ones come first. The producer's, then the consumer's.
     buffers: [Vec<(usize, u8, bool)>; 2],
     steps: [u8; 2],
@@ -125,15 +133,69 @@ impl State {
     }
 }
 
+impl State {
+    /// The producer has two records in the ring, and sleeps until both are consumed.
+    fn step_for_head(&self, end: usize, fault: Fault) -> Option<Self> {
+        let mut next = self.clone();
+        next.steps[end] += 1;
+        let is_fenced = self.buffers[end].is_empty();
+        if end == PRODUCER {
+            match self.steps[end] {
+                // `Producer::consumed`; the socket's wake-up ends the sleep.
+                0 | 4 => next.loaded[end] = self.load(end, HEAD),
+                1 | 5 if self.loaded[end] > self.taken => {
+                    next.taken = self.loaded[end];
+                    // A wish that is no news needs no second look.
+                    next.steps[end] = if next.taken == 2 { DONE } else { 0 };
+                }
+                // `Connection::want_head`
+                2 if self.load(end, WANTS_HEAD) == 1 => next.steps[end] = 6,
+                2 => next.store(end, WANTS_HEAD, 1, true),
+                3 if !is_fenced => return None,
+                3 if fault == Fault::NoSecondLookAtHead => next.steps[end] = 6,
+                1 | 3 | 5 => {}
+                6 if !self.rung => return None,
+                6 => {
+                    next.rung = false;
+                    next.steps[end] = 0;
+                }
+                _ => return None,
+            }
+        } else {
+            match self.steps[end] {
+                0 if self.sent == 2 => next.steps[end] = DONE,
+                // `Consumer::pass`
+                0 => {
+                    next.sent += 1;
+                    next.store(end, HEAD, next.sent, true);
+                }
+                // `Connection::ring_for_head`
+                1 if !is_fenced && fault != Fault::NoFenceBeforeWish => return None,
+                1 => next.loaded[end] = self.load(end, WANTS_HEAD),
+                2 => {
+                    next.rung |= self.loaded[end] != 0;
+                    next.steps[end] = 0;
+                }
+                _ => return None,
+            }
+        }
+        Some(next)
+    }
+}
+
 /// Visits each state. Gives how many there are, and whether all ends have both records taken.
 fn explore(fault: Fault) -> (usize, bool) {
+    explore_by(|state, end| state.step(end, fault))
+}
+
+fn explore_by(step: impl Fn(&State, usize) -> Option<State>) -> (usize, bool) {
     let (mut seen, mut open) = (HashSet::new(), vec![State::default()]);
     let mut all_taken = true;
     while let Some(state) = open.pop() {
         if !seen.insert(state.clone()) {
             continue;
         }
-        let steps = [PRODUCER, CONSUMER].into_iter().filter_map(|end| state.step(end, fault));
+        let steps = [PRODUCER, CONSUMER].into_iter().filter_map(|end| step(&state, end));
         let flushes = [PRODUCER, CONSUMER].into_iter().flat_map(|end| state.flushed(end));
         let next: Vec<State> = steps.chain(flushes).collect();
         all_taken &= !next.is_empty() || state.taken == 2;
@@ -154,4 +216,14 @@ fn the_model_notices_each_step_that_is_left_out() {
         assert!(!explore(fault).1, "{fault:?}: a wake-up is lost");
     }
     assert!(std::panic::catch_unwind(|| explore(Fault::PlainTail)).is_err(), "a record is torn");
+}
+
+#[test]
+fn a_producer_that_sleeps_hears_that_its_records_were_consumed() {
+    let explore = |fault| explore_by(|state, end| state.step_for_head(end, fault));
+    let (states, all_taken) = explore(Fault::None);
+    assert!(all_taken && states > 30, "{states} states");
+    for fault in [Fault::NoSecondLookAtHead, Fault::NoFenceBeforeWish] {
+        assert!(!explore(fault).1, "{fault:?}: a wake-up is lost");
+    }
 }

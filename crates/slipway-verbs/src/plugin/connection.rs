@@ -12,7 +12,7 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, 
 
 use super::far::{Far, Words};
 use super::memory::{Mapping, Piece};
-use super::ring::{Consumer, Header, Place, Producer};
+use super::ring::{Consumer, Header, Lie, Place, Producer};
 use super::tally::Tally;
 use crate::layout::{
     BELL, BLOCK, CLOSED, EPOCH, FAILED, MEMORY, NOT_READY, REQUEST_HEAD, REQUEST_TAIL, REQUESTS, RESPONSE_HEAD,
@@ -153,11 +153,13 @@ impl Connection {
     }
 
     /// Sets a word of this end's own.
-    pub(super) fn set(&self, word: usize, value: u32) {
+    pub(super) fn set(&self, word: usize, value: u32) -> bool {
         let word = self.memory.word32(self.mine + word);
-        if word.load(Ordering::Relaxed) != value {
+        let is_news = word.load(Ordering::Relaxed) != value;
+        if is_news {
             word.store(value, Ordering::Release);
         }
+        is_news
     }
 
     fn mine(&self, word: usize) -> u32 {
@@ -203,6 +205,23 @@ impl Connection {
             let socket = own.as_ref().unwrap_or(socket);
             let _ = rustix::net::send(socket, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
         }
+    }
+
+    /// Has the peer ring once it has consumed more, or not. True where it has consumed more meanwhile, and may not have rung.
+    pub(super) fn want_head(&mut self, is_wanted: bool) -> Result<bool, Lie> {
+        let is_news = self.set(WANTS_HEAD, is_wanted.into());
+        if !is_wanted || !is_news {
+            return Ok(false);
+        }
+        // The wish reaches memory before this end looks once more: without the fence the processor may swap both.
+        fence(Ordering::SeqCst);
+        let before = self.requests.seen();
+        Ok(self.requests.consumed(&self.memory)? > before)
+    }
+
+    /// Whether a request of so many bytes fits into the ring.
+    pub(super) fn has_room(&mut self, length: usize) -> bool {
+        self.requests.room(&self.memory).is_ok_and(|room| room.is_some_and(|it| it >= length))
     }
 
     /// Wakes the peer where it waits for its requests to be consumed.

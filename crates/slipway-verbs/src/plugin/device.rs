@@ -316,10 +316,9 @@ impl State {
         if let Some(session) = &self.gateway {
             session.wait_in(&self.epoll, !is_spinning);
         }
-        if is_spinning {
-            // The thread of service looks from time to time whether the program still polls.
-            self.wake_service();
-        }
+        // The thread of service looks from time to time whether the program still polls. Once it does not, peers may have looked just
+        // before they were asked to ring.
+        self.wake_service();
     }
 
     /// The program was taken to poll all the time, and does not. It may poll memory, where a peer of another host writes nothing

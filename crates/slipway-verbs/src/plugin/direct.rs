@@ -99,9 +99,7 @@ impl State {
         if let Some(waiter) = &mut self.direct.waiter {
             waiter.is_asleep = false;
         }
-        if std::mem::take(&mut self.direct.rests) {
-            let _ = rustix::io::write(&*self.park, &1_u64.to_ne_bytes());
-        }
+        self.end_rest();
         if self.is_ended {
             self.direct.waiter = None;
             return Next::Read;
@@ -118,10 +116,19 @@ impl State {
 
     /// A thread waits no more, without an event: its signal handler or its cancellation ends it.
     pub(super) fn end_wait(&mut self) {
+        // Nobody else does what comes now.
+        self.end_rest();
         if let Some(waiter) = self.direct.waiter.take()
             && let Some(handle) = waiter.event
         {
             self.tell(waiter.channel, handle);
+        }
+    }
+
+    /// Wakes the thread of service from its rest.
+    fn end_rest(&mut self) {
+        if std::mem::take(&mut self.direct.rests) {
+            let _ = rustix::io::write(&*self.park, &1_u64.to_ne_bytes());
         }
     }
 

@@ -127,6 +127,11 @@ impl Producer {
         self.tail += record(length);
     }
 
+    /// How many bytes the consumer had consumed at the last look.
+    pub(super) fn seen(&self) -> u64 {
+        self.seen
+    }
+
     /// How many bytes the consumer has consumed.
     pub(super) fn consumed(&mut self, memory: &Mapping) -> Result<u64, Lie> {
         let head = memory.word64(self.place.head).load(Ordering::Acquire);

@@ -10,12 +10,15 @@ use super::queues::{Awaited, Flying, Operation, QueuePair, Work, status};
 use super::regions::access;
 use super::ring::{Header, Lie, flag, for_each, kind};
 use crate::abi::Wc;
-use crate::layout::{FAILED, WANTS_HEAD};
+use crate::layout::FAILED;
 use crate::wire::{Reply, Request, Transport, is_group};
 
 pub(super) mod records;
 
 use records::{Step, ask, by_ring, put};
+
+/// Looks at a peer before others have their turn. An honest one causes two at most.
+const LOOKS: usize = 16;
 
 impl State {
     /// Takes answers of the peer's, in the order of the requests. One that was not asked for, or is longer, is not believed.
@@ -110,12 +113,26 @@ impl State {
         }
     }
 
-    /// Sends what can be sent.
+    /// Sends what can be sent. Then the peer rings once it has consumed what has yet to complete.
     pub(super) fn transmit(&mut self, pair: &mut QueuePair) -> Result<(), i32> {
         if pair.transport == Transport::Datagram {
             self.transmit_datagrams(pair);
             return Ok(());
         }
+        for _ in 0..LOOKS {
+            self.transmit_once(pair)?;
+            let wants_head = pair.wants_head();
+            let Some(connection) = pair.connections.first_mut() else { return Ok(()) };
+            if !connection.want_head(wants_head).map_err(|Lie| status::RETRIES_EXCEEDED)? {
+                return Ok(());
+            }
+        }
+        // A peer that consumes on and on is looked at in the next turn.
+        self.wake_service();
+        Ok(())
+    }
+
+    fn transmit_once(&mut self, pair: &mut QueuePair) -> Result<(), i32> {
         if pair.connections.is_empty() {
             return if pair.sending.is_empty() { Ok(()) } else { Err(status::RETRIES_EXCEEDED) };
         }
@@ -163,7 +180,6 @@ impl State {
             _ => connection.requests.consumed(&connection.memory).map_err(|Lie| status::RETRIES_EXCEEDED)?,
         };
         self.complete_up_to(pair, consumed);
-        pair.connections[0].set(WANTS_HEAD, pair.wants_head().into());
         match failed {
             Some(status) if pair.flying.is_empty() => Err(status),
             _ => Ok(()),
@@ -304,19 +320,18 @@ impl State {
                 self.send_to_group(pair, &mut work, group);
             } else if let Some(number) = work.to.and_then(|to| self.reach(pair, to)) {
                 let connection = &mut pair.connections[number];
-                let fits = connection
-                    .requests
-                    .room(&connection.memory)
-                    .is_ok_and(|room| room.is_some_and(|it| it >= work.length));
                 let is_gone = connection.is_closed() || connection.is_not_ready();
+                let mut fits = connection.has_room(work.length);
+                // The peer may have consumed some just before it was asked to ring.
+                if !fits && !is_gone && connection.want_head(true).unwrap_or_default() {
+                    fits = connection.has_room(work.length);
+                }
                 if !fits && !is_gone {
-                    connection.set(WANTS_HEAD, 1);
-                    // The peer may have looked just before.
                     connection.ring();
                     pair.sending.push_front(work);
                     return;
                 }
-                connection.set(WANTS_HEAD, 0);
+                let _ = connection.want_head(false);
                 if fits && !connection.is_closed() {
                     let _ = by_ring(connection, &mut work, kind::SEND);
                     connection.tally.asked(work.operation, work.length);

@@ -84,6 +84,19 @@ fn who_sleeps_is_rung_once_and_a_closed_socket_is_seen() {
     assert!(one.is_closed());
 }
 
+/// The peer read that nobody waits, and did not ring.
+#[test]
+fn what_was_consumed_before_the_wish_is_seen_with_it() {
+    let (mut one, mut other) = ends();
+    assert!(put(&mut one, &mut [7; 100]));
+    assert!(!one.want_head(true).unwrap(), "nothing was consumed");
+    assert!(!one.want_head(false).unwrap());
+    assert!(take(&mut other).unwrap().is_some());
+    other.ring_for_head();
+    one.silence(16);
+    assert_eq!((one.want_head(true).unwrap(), one.want_head(true).unwrap()), (true, false));
+}
+
 /// A peer that leaves its wake-ups in the socket, or makes it small, does not block the end that wakes it.
 #[test]
 fn a_full_socket_holds_nobody_up() {
