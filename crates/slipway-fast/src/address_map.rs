@@ -1,11 +1,12 @@
 //! The node and interface of every virtual address of a lab.
 
+use serde::{Deserialize, Serialize};
 use slipway_lab::id::{HostId, NetworkId, NodeId};
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
 /// A node's interface on a fast network.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interface {
     /// The node.
     pub node: NodeId,

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use serde::{Deserialize, Serialize};
 use slipway_lab::id::NodeId;
 
 use crate::address_map::{AddressMap, Interface};
@@ -12,15 +13,22 @@ use crate::reason::Reason;
 use crate::sync::lock;
 
 /// Permission for a connection to take the fast path, as of one moment.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Admission {
     client: NodeId,
     server: Interface,
     port: u16,
     /// The terms of the rule that decided.
+    #[serde(skip)]
     pub(crate) terms: Terms,
     /// The number of changes before that moment.
+    #[serde(skip, default = "another_routers")]
     state: u64,
+}
+
+/// A number of changes that no router comes to: the next one checks again what this one admitted.
+fn another_routers() -> u64 {
+    u64::MAX
 }
 
 /// The policy, and the nodes under conditions.

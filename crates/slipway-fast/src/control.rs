@@ -20,7 +20,7 @@ use crate::journal::Unaccepted;
 /// An order from the anchor.
 #[derive(Debug)]
 pub enum Order<F = OwnedFd> {
-    /// Serve the programs of a node behind this listener.
+    /// Serve the programs of a node behind this listener, from the next [`Serve`](Self::Serve) on.
     Listener {
         /// Index of the node in the lab.
         node: NodeId,
@@ -31,12 +31,21 @@ pub enum Order<F = OwnedFd> {
         /// The listener of the filter that they run under.
         listener: F,
     },
+    /// Serve the programs behind all listeners.
+    Serve,
     /// A connection that the router before this one had in hand.
     Unaccepted {
         /// The connection.
         unaccepted: Unaccepted,
         /// The server's end, and the wake-up socket that announces the connection, if any.
         sockets: Vec<F>,
+    },
+    /// The descriptor of an object that the router before this one had.
+    Recorded {
+        /// The number of its record ([`crate::records`]).
+        record: usize,
+        /// The descriptor.
+        descriptor: F,
     },
     /// Wake-up sockets: TCP sockets made in the node's network namespace.
     WakeupSockets {
@@ -133,7 +142,9 @@ impl From<Malformed> for io::Error {
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 enum Words {
     Listener { node: NodeId, tree: u64, namespace: u64 },
+    Serve,
     Unaccepted(Unaccepted),
+    Recorded { record: usize },
     WakeupSockets { node: NodeId, ipv6: bool },
     Conditions { nodes: Vec<NodeId> },
     Policy { text: String, more: bool },
@@ -155,7 +166,11 @@ impl Order {
                 let listener = descriptors.pop().ok_or(Malformed::Descriptors(0))?;
                 Self::Listener { node, tree, namespace, listener }
             }
+            Words::Serve => Self::Serve,
             Words::Unaccepted(unaccepted) => Self::Unaccepted { unaccepted, sockets: std::mem::take(&mut descriptors) },
+            Words::Recorded { record } => {
+                Self::Recorded { record, descriptor: descriptors.pop().ok_or(Malformed::Descriptors(0))? }
+            }
             Words::WakeupSockets { node, ipv6 } => {
                 Self::WakeupSockets { node, ipv6, sockets: std::mem::take(&mut descriptors) }
             }
@@ -176,7 +191,9 @@ impl<F: AsFd> Order<F> {
             Self::Listener { node, tree, namespace, .. } => {
                 Words::Listener { node: *node, tree: *tree, namespace: *namespace }
             }
+            Self::Serve => Words::Serve,
             Self::Unaccepted { unaccepted, .. } => Words::Unaccepted(*unaccepted),
+            Self::Recorded { record, .. } => Words::Recorded { record: *record },
             Self::WakeupSockets { node, ipv6, .. } => Words::WakeupSockets { node: *node, ipv6: *ipv6 },
             Self::Conditions { nodes } => Words::Conditions { nodes: nodes.clone() },
             Self::Policy { text, more } => Words::Policy { text: text.clone(), more: *more },
@@ -189,7 +206,7 @@ impl<F: AsFd> Order<F> {
 
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         match self {
-            Self::Listener { listener, .. } => vec![listener.as_fd()],
+            Self::Listener { listener: one, .. } | Self::Recorded { descriptor: one, .. } => vec![one.as_fd()],
             Self::Unaccepted { sockets, .. } | Self::WakeupSockets { sockets, .. } => {
                 sockets.iter().map(AsFd::as_fd).collect()
             }
@@ -235,6 +252,7 @@ mod tests {
             Some(HandoffCall { tree: 1, call: u64::MAX, tid: 2, listener: 3, reported: true, interrupted: Some(4) });
         let in_hand = Unaccepted { node: NodeId(7), path: None, flow: u64::MAX, client, server, handoff };
         anchor.order(&Order::Unaccepted { unaccepted: in_hand, sockets: vec![null.as_fd(); 2] }).expect("sent");
+        anchor.order(&Order::Recorded { record: 5, descriptor: null.as_fd() }).expect("sent");
         anchor.order::<OwnedFd>(&Order::Conditions { nodes: (0..10_000).map(NodeId).collect() }).expect("sent");
         let hear = || router.hear().expect("heard").expect("something");
         assert!(matches!(hear(), Order::Listener { node: NodeId(7), tree: 9, namespace: 8, .. }));
@@ -244,6 +262,7 @@ mod tests {
         assert!(
             matches!(hear(), Order::Unaccepted { unaccepted, sockets } if unaccepted == in_hand && sockets.len() == 2)
         );
+        assert!(matches!(hear(), Order::Recorded { record: 5, .. }));
         assert!(matches!(hear(), Order::Conditions { nodes } if nodes.len() == 10_000));
         drop(anchor);
         assert!(router.hear().expect("heard").is_none());

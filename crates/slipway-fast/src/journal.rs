@@ -29,6 +29,7 @@ use slipway_sys::shared::Words;
 
 use crate::address::mapped;
 use crate::metadata::Path;
+use crate::records;
 use crate::shares::{Share, Shares};
 use crate::sync::lock;
 
@@ -134,7 +135,7 @@ pub type TakenEntry = (Unaccepted, i32, Option<i32>);
 /// # Errors
 /// As `memfd_create(2)`.
 pub fn file() -> io::Result<OwnedFd> {
-    Words::file("slipway-journal", ENTRIES * WORDS + NODES / BITS)
+    Words::file("slipway-journal", ENTRIES * WORDS + NODES / BITS + records::WORDS)
 }
 
 /// Takes all entries of a journal whose router has ended.
@@ -242,7 +243,8 @@ impl Journal {
 
     fn deferring(&self, node: NodeId) -> Option<(&AtomicU64, u64)> {
         let at = node.index();
-        Some((self.words.get(ENTRIES * WORDS + at / BITS)?, 1 << (at % BITS)))
+        let words = &self.words[ENTRIES * WORDS..][..NODES / BITS];
+        Some((words.get(at / BITS)?, 1 << (at % BITS)))
     }
 }
 

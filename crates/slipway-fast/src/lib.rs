@@ -62,6 +62,7 @@ pub mod policy;
 mod rdma;
 pub mod rdma_wire;
 pub mod reason;
+pub mod records;
 mod replaced_sockets;
 mod reply_tracker;
 pub mod revoke;

@@ -4,11 +4,17 @@
 //! end is readable while events wait, as the kernel's is. The router holds the other end, and notices when the last copy of the
 //! program's is closed. Queue pairs themselves are joined by the plug-in and its broker.
 
+mod channel;
 mod commands;
+mod commit;
 mod connections;
+mod done;
 mod far;
 mod held;
+mod identifier;
 mod outside;
+mod resume;
+mod saved;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::mem::MaybeUninit;
@@ -17,22 +23,26 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
-use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
+use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use slipway_lab::id::{HostId, NodeId};
-use slipway_sys::notify::{Call, Memory};
 
 use crate::address_map::AddressMap;
 use crate::admission::Rules;
 use crate::rdma_wire::{Event, Kind, Offer};
-use crate::sync::{STACK_BYTES, lock};
-use crate::tree::Tree;
+use crate::records::{Found, Records};
+use crate::sync::{STACK_BYTES, bell, lock, ring};
+pub(crate) use channel::Waiting;
+use channel::{Channel, Queued};
+use commit::{Due, Locked};
 pub(crate) use connections::Wish;
 use connections::{Asked, Connections};
+pub(crate) use done::Made;
 use far::{Link, is_link};
 use held::Held;
 pub use outside::Outside;
+use resume::{Given, Left};
 
 /// Most channels of a node, each with a descriptor of the router's.
 const MOST_CHANNELS: usize = 1024;
@@ -59,8 +69,10 @@ struct Ends {
 const HELD: u64 = 0;
 
 /// The fate of a client's request.
-enum Fate {
+pub(crate) enum Fate {
     Told,
+    /// At once: the program may ask once more.
+    Refused,
     Waits,
     Far(Wish),
 }
@@ -73,62 +85,25 @@ struct State {
     held: Held,
     /// Streams to other routers, by number.
     links: HashMap<u64, Link>,
-    next_link: u64,
+    /// The records of the router before.
+    left: Left,
+    /// Events that it was giving to calls.
+    given: Vec<Given>,
+    due: Due,
+    records: Arc<Records>,
+    /// The channel that has a thread's last command.
+    last: HashMap<i32, u64>,
     /// Nodes whose power is gone: no peer hears of their programs' ends.
     silent: HashSet<NodeId>,
 }
 
-/// An event that waits in a channel.
-#[derive(Debug)]
-struct Queued {
-    /// The identifier that counts it among its events.
-    counted: u32,
-    event: Event,
-}
-
-/// A channel of events, known by the inode of its program's end.
-#[derive(Debug)]
-struct Channel {
-    node: NodeId,
-    /// The router's end.
-    end: OwnedFd,
-    events: VecDeque<Queued>,
-    /// Whether the program's end is readable. Events may have been forgotten since.
-    is_marked: bool,
-    waiting: Vec<Waiting>,
-}
-
-/// A call that waits for an event.
-#[derive(Debug)]
-pub(crate) struct Waiting {
-    pub(crate) tree: Arc<Tree>,
-    pub(crate) call: Call,
-    pub(crate) memory: Memory,
-    pub(crate) answer_at: u64,
-    /// Bytes that the program has for it.
-    pub(crate) room: usize,
-}
-
-impl Waiting {
-    /// Gives it an event. False where the call is gone.
-    fn take(&self, event: &Event) -> bool {
-        let bytes = event.write();
-        let bytes = &bytes[..bytes.len().min(self.room)];
-        if !self.tree.listener.is_waiting(self.call.id) {
-            return false;
-        }
-        let written = self.memory.write(self.answer_at, bytes).map_err(|_| Errno::FAULT);
-        let length = i64::try_from(self.call.args[2]).map_err(|_| Errno::INVAL);
-        self.tree.listener.answer(self.call.id, written.and(length)).is_ok()
-    }
-}
-
-/// Where a caller stands: its node, and its end of a channel.
+/// Where a caller stands: its node, its end of a channel, and its command.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Standing<'a> {
     pub(crate) node: NodeId,
     pub(crate) channel: u64,
     pub(crate) end: &'a OwnedFd,
+    pub(crate) made: Made,
 }
 
 impl Rdma {
@@ -137,18 +112,28 @@ impl Rdma {
         address_map: Arc<AddressMap>,
         rules: Arc<Rules>,
         outside: Option<Outside>,
+        (records, found): (Arc<Records>, Found),
     ) -> Arc<Self> {
         let outside = outside.map(Arc::new);
-        let connections = Connections::new(host, address_map, rules, outside.clone());
+        let connections = Connections::new(host, address_map, rules, outside.clone(), Arc::clone(&records));
         let state = Mutex::new(State {
             channels: HashMap::new(),
             connections,
-            held: Held::default(),
+            held: Held::new(Arc::clone(&records)),
             links: HashMap::new(),
-            next_link: 0,
+            left: found.into(),
+            given: Vec::new(),
+            due: Due::default(),
+            records,
+            last: HashMap::new(),
             silent: HashSet::new(),
         });
         Arc::new(Self { state, outside, ends: OnceLock::new() })
+    }
+
+    /// The state, while nobody else changes it.
+    fn state(&self) -> Locked<'_> {
+        Locked(lock(&self.state))
     }
 
     /// Makes a channel for a node's program. Gives the program's end.
@@ -156,20 +141,20 @@ impl Rdma {
         let flags = SocketFlags::CLOEXEC;
         let (end, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
         let inode = inode(&theirs)?;
-        let mut state = lock(&self.state);
+        let mut state = self.state();
         if state.channels.values().filter(|channel| channel.node == node).count() >= MOST_CHANNELS {
             return Err(Errno::MFILE.into());
         }
         let ends = self.ends()?;
         epoll::add(&ends.epoll, &end, epoll::EventData::new_u64(inode), epoll::EventFlags::RDHUP)?;
-        let channel = Channel { node, end, events: VecDeque::new(), is_marked: false, waiting: Vec::new() };
-        state.channels.insert(inode, channel);
+        let record = state.records.add_with(node, end.as_fd());
+        state.channels.insert(inode, Channel::new(inode, node, end, record));
         Ok(theirs)
     }
 
     /// Whether a file is a channel's end of this node's.
     pub(crate) fn is_channel(&self, node: NodeId, inode: u64) -> bool {
-        lock(&self.state).channels.get(&inode).is_some_and(|channel| channel.node == node)
+        self.state().channels.get(&inode).is_some_and(|channel| channel.node == node)
     }
 
     fn ends(self: &Arc<Self>) -> io::Result<&Ends> {
@@ -177,7 +162,7 @@ impl Rdma {
             return Ok(ends);
         }
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let held = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let held = bell()?;
         epoll::add(&epoll, &held, epoll::EventData::new_u64(HELD), epoll::EventFlags::IN)?;
         let ends = self.ends.get_or_init(|| Ends { epoll, held });
         let own = Arc::clone(self);
@@ -197,16 +182,16 @@ impl Rdma {
                 Err(Errno::INTR) => continue,
                 Err(_) => return,
             };
-            let mut state = lock(&self.state);
             for number in happened {
                 if number == HELD {
                     let _ = rustix::io::read(&ends.held, &mut [0_u8; 8]);
                 } else if is_link(number) {
-                    state.hear(number);
+                    self.state().hear(number);
                 } else {
-                    state.close(number);
+                    self.state().close(number);
                 }
             }
+            let mut state = self.state();
             state.expire();
             patience = state.held.patience();
         }
@@ -214,32 +199,39 @@ impl Rdma {
 
     /// Carries a command out that is answered at once.
     pub(crate) fn with<T>(&self, act: impl FnOnce(&mut Commands<'_>) -> T) -> T {
-        let mut state = lock(&self.state);
+        let mut state = self.state();
         let before = state.held.patience();
         let done = act(&mut Commands(&mut state));
-        if let (None, Some(_), Some(ends)) = (before, state.held.patience(), self.ends.get()) {
-            let _ = rustix::io::write(&ends.held, &1_u64.to_ne_bytes());
+        if before.is_none() && state.held.patience().is_some() {
+            self.hasten();
         }
         done
     }
 
+    /// Has the thread look when it has to wake for requests that are held.
+    fn hasten(&self) {
+        if let Some(ends) = self.ends.get() {
+            ring(&ends.held);
+        }
+    }
+
     /// From now on no peer hears how programs of this node end.
     pub(crate) fn silence(&self, node: NodeId) {
-        lock(&self.state).silent.insert(node);
+        self.state().silent.insert(node);
     }
 
     /// The node starts anew: connections with the programs that it had end.
     pub(crate) fn wake(&self, node: NodeId) {
-        let mut state = lock(&self.state);
+        let mut state = self.state();
         if state.silent.remove(&node) {
             let State { links, connections, .. } = &mut *state;
-            links.retain(|_, link| link.is_kept(connections));
+            links.retain(|_, link| link.is_kept(node, connections));
         }
     }
 
     /// Ends connections that are no longer allowed.
     pub(crate) fn recheck(&self) {
-        let mut state = lock(&self.state);
+        let mut state = self.state();
         for id in state.connections.forbidden() {
             state.disconnect(id);
         }
@@ -247,7 +239,8 @@ impl Rdma {
 
     /// Takes the next event for a call, now or when it comes.
     pub(crate) fn get_event(&self, at: Standing<'_>, waiting: Waiting, may_wait: bool) -> Result<(), Errno> {
-        let mut state = lock(&self.state);
+        let mut state = self.state();
+        state.begin(at);
         let State { channels, connections, .. } = &mut *state;
         let channel = channels.get_mut(&at.channel).ok_or(Errno::BADF)?;
         let Some(queued) = channel.events.pop_front() else {
@@ -260,7 +253,7 @@ impl Rdma {
                 Err(Errno::AGAIN)
             };
         };
-        if waiting.take(&queued.event) {
+        if waiting.take(&queued) {
             connections.reported(queued.counted);
         } else {
             channel.events.push_front(queued);
@@ -283,17 +276,32 @@ pub(crate) fn inode(file: impl AsFd) -> io::Result<u64> {
 impl State {
     /// Gives a channel an event: to a call that waits, or to the next that asks.
     fn tell(&mut self, channel: u64, counted: u32, event: Event) {
-        let Some(channel) = self.channels.get_mut(&channel) else { return };
-        while !channel.waiting.is_empty() {
-            if channel.waiting.remove(0).take(&event) {
-                self.connections.reported(counted);
-                return;
+        let Some(place) = self.channels.get_mut(&channel) else { return };
+        let (number, record) = (self.records.number(), self.records.add(place.node));
+        let queued = Queued { number, channel, counted, event, record };
+        queued.save(None);
+        place.queue(queued);
+        self.due.channels.push(channel);
+    }
+
+    /// A thread makes another command than its last.
+    fn begin(&mut self, at: Standing<'_>) {
+        if let Some(inode) = self.last.remove(&at.made.tid)
+            && let Some(channel) = self.channels.get_mut(&inode)
+        {
+            channel.forget(inode, at.made);
+        }
+    }
+
+    /// A command was carried out.
+    fn did(&mut self, at: Standing<'_>, answer: u32) {
+        if let Some(channel) = self.channels.get_mut(&at.channel) {
+            let forgotten = channel.did(at.channel, at.made, answer);
+            self.last.insert(at.made.tid, at.channel);
+            if let Some(tid) = forgotten {
+                self.last.remove(&tid);
             }
         }
-        if !std::mem::replace(&mut channel.is_marked, true) {
-            let _ = send(&channel.end, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
-        }
-        channel.events.push_back(Queued { counted, event });
     }
 
     /// Tells of an identifier's own news.
@@ -336,7 +344,10 @@ impl State {
     fn ask(&mut self, id: u32, offer: &Offer) -> Result<Fate, Errno> {
         match self.connections.connect(id, offer)? {
             Asked::Near(channel, listener, event) => self.tell(channel, listener, event),
-            Asked::Refused(kind, status) => self.tell_of(id, kind, status),
+            Asked::Refused(kind, status) => {
+                self.tell_of(id, kind, status);
+                return Ok(Fate::Refused);
+            }
             Asked::Far(wish) => return Ok(Fate::Far(wish)),
             Asked::Later => return Ok(Fate::Waits),
         }
@@ -383,15 +394,8 @@ impl State {
             // The links of a silent node stay, so that other routers hear nothing.
             let _ = if is_silent { self.connections.remove(id) } else { self.destroy(id) };
         }
-        self.channels.remove(&inode);
-    }
-}
-
-impl Channel {
-    /// Makes the program's end, of which this is a copy, readable no more.
-    fn unmark(&mut self, end: &OwnedFd) {
-        if std::mem::take(&mut self.is_marked) {
-            let _ = recv(end, &mut [0_u8; 1], RecvFlags::DONTWAIT);
-        }
+        self.given.retain(|given| !given.is_of(inode));
+        self.last.retain(|_, channel| *channel != inode);
+        self.due.closed.extend(self.channels.remove(&inode));
     }
 }

@@ -39,8 +39,9 @@ use crate::peers::Peers;
 use crate::pending::Connection;
 use crate::policy::Policy;
 use crate::rdma::{Outside, Rdma};
+use crate::records::Records;
 use crate::status::Status;
-use crate::sync::STACK_BYTES;
+use crate::sync::{STACK_BYTES, lock};
 use crate::tree::Tree;
 use crate::unsupported_options::UnsupportedOptions;
 use crate::wakeup::WakeupSocket;
@@ -69,6 +70,17 @@ pub struct Router {
     helpers: Arc<Helpers>,
     /// Connections that the router before this one was handing to calls.
     unfinished: Mutex<Vec<(HandoffCall, Connection)>>,
+    /// Trees that are not served yet.
+    introduced: Mutex<Vec<Introduced>>,
+}
+
+/// A tree of programs that is not served yet.
+#[derive(Debug)]
+struct Introduced {
+    tree: Arc<Tree>,
+    blocked_accepts: Arc<BlockedAccepts>,
+    /// Calls that have been taken from it.
+    waiting: Vec<Call>,
 }
 
 impl Router {
@@ -86,6 +98,7 @@ impl Router {
         more: impl Fn(NodeId, bool) + Send + Sync + 'static,
     ) -> io::Result<Arc<Self>> {
         let PersistentState { metadata, journal, interruptions } = persistent;
+        let records = Records::open(&journal, most_pending())?;
         let (address_map, metadata, journal) = (Arc::new(address_map), Arc::new(metadata), Journal::open(&journal)?);
         let (nodes, counts) = (Arc::new(NodeTable::default()), Arc::new(Counts::default()));
         let rules = Arc::new(Rules::new(Arc::clone(&address_map), policy));
@@ -102,7 +115,7 @@ impl Router {
             most_pending(),
             More(Box::new(more)),
         );
-        let rdma = Rdma::new(host, Arc::clone(&address_map), Arc::clone(&rules), outside);
+        let rdma = Rdma::new(host, Arc::clone(&address_map), Arc::clone(&rules), outside, records);
         let parts = Arc::new(Parts {
             host,
             address_map,
@@ -126,29 +139,47 @@ impl Router {
             Trapped { parts: &serving, tree, blocked_accepts, call }.carry_out();
         })?;
         thread::Builder::new().name("rates".into()).stack_size(STACK_BYTES).spawn(move || limiter.run())?;
-        Ok(Arc::new(Self { counts, parts, nodes, helpers, unfinished: Mutex::default() }))
+        let (unfinished, introduced) = Default::default();
+        Ok(Arc::new(Self { counts, parts, nodes, helpers, unfinished, introduced }))
     }
 
-    /// Serves a tree of programs of a node, on a thread of its own, until the last has ended. First it goes on with the handoffs that
-    /// another router had begun; `number` is the tree's, for all routers the same.
+    /// Takes a tree of programs of a node, and goes on with the handoffs that another router had begun; `number` is the tree's, for all
+    /// routers the same. It is served from the next [`serve`](Self::serve) on.
     ///
     /// # Errors
     /// When the kernel has no threads or descriptors left.
-    pub fn serve(self: &Arc<Self>, node: NodeId, number: u64, listener: Listener) -> io::Result<()> {
-        let (parts, helpers) = (Arc::clone(&self.parts), Arc::clone(&self.helpers));
+    pub fn introduce(self: &Arc<Self>, node: NodeId, number: u64, listener: Listener) -> io::Result<()> {
+        self.parts.rdma.resume()?;
         let blocked_accepts = self.blocked_accepts_for(node)?;
         let tree = Arc::new(Tree::new(node, number, listener)?);
         // Before Linux 6.6 the scheduler chooses, which is only slower.
         let _ = tree.listener.wake_on_the_callers_core();
-        finish(&parts, &tree, &blocked_accepts, self.handoffs_of(number));
-        let trapped = |call| Trapped { parts: &parts, tree: &tree, blocked_accepts: &blocked_accepts, call };
+        finish(&self.parts, &tree, &blocked_accepts, self.handoffs_of(number));
+        self.parts.rdma.finish(&tree);
         // They say what became of the earlier router's answers, until the anchor has all programs call again.
         let waiting: Vec<Call> = iter::from_fn(|| tree.another()).take(MOST_WAITING).collect();
-        for call in &waiting {
+        for &call in &waiting {
             // A caller that is gone says nothing.
-            let _ = trapped(*call).settle_reply();
+            let _ = Trapped { parts: &self.parts, tree: &tree, blocked_accepts: &blocked_accepts, call }.settle_reply();
         }
-        let serving = thread::Builder::new().name(format!("node {node}")).stack_size(STACK_BYTES);
+        lock(&self.introduced).push(Introduced { tree, blocked_accepts, waiting });
+        Ok(())
+    }
+
+    /// Serves all trees that were introduced, each on a thread of its own until the last of its programs has ended.
+    ///
+    /// # Errors
+    /// When the kernel has no threads left.
+    pub fn serve(&self) -> io::Result<()> {
+        // Connections may be left of programs that have all ended.
+        self.parts.rdma.resume()?;
+        let introduced = std::mem::take(&mut *lock(&self.introduced));
+        introduced.into_iter().try_for_each(|introduced| self.serve_tree(introduced))
+    }
+
+    fn serve_tree(&self, Introduced { tree, blocked_accepts, waiting }: Introduced) -> io::Result<()> {
+        let (parts, helpers) = (Arc::clone(&self.parts), Arc::clone(&self.helpers));
+        let serving = thread::Builder::new().name(format!("node {}", tree.node)).stack_size(STACK_BYTES);
         serving.spawn(move || {
             let trapped = |call| Trapped { parts: &parts, tree: &tree, blocked_accepts: &blocked_accepts, call };
             for call in waiting {

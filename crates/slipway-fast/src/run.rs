@@ -60,14 +60,16 @@ fn obey(router: &Arc<Router>, control: &RouterEnd, order: Order, rules: &mut Str
     match order {
         Order::Listener { node, tree, namespace, listener } => {
             router.lives_in(node, namespace);
-            router.serve(node, tree, Listener::from(listener))?;
+            router.introduce(node, tree, Listener::from(listener))?;
         }
+        Order::Serve => router.serve()?,
         Order::Unaccepted { unaccepted, sockets } => {
             let mut sockets = sockets.into_iter();
             if let Some(end) = sockets.next() {
                 router.take_up(unaccepted, end, sockets.next())?;
             }
         }
+        Order::Recorded { record, descriptor } => router.parts.rdma.found(record, descriptor),
         Order::WakeupSockets { node, ipv6, sockets } => {
             // A node whose programs have taken all ports, or that ends, gets by with the wake-up sockets that it has: it is no
             // reason to end for all others.

@@ -4,6 +4,8 @@
 mod line;
 mod offer;
 
+use serde::{Deserialize, Serialize};
+
 pub use line::Line;
 pub use offer::{IN_LOOKED_UP, IN_LOOKUP, IN_REJECTION, IN_REPLY, IN_REQUEST, OFFER, Offer};
 
@@ -15,7 +17,7 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 pub const LENGTH: usize = 1 + 4 + OFFER;
 
 /// The step of a connection that a message tells of. The side that leaves a connection closes the stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Step {
     /// A client asks.
     Request = 1,
@@ -28,7 +30,7 @@ pub enum Step {
 }
 
 /// A message.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
     /// The step.
     pub step: Step,

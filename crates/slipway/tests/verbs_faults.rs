@@ -219,6 +219,71 @@ fn pairs_outlive_routers_and_new_ones_are_made() {
     assert!(said.contains("ping data: rdma-ping-0"), "{said}");
 }
 
+/// `rping` connects by `rdma_cm`, and sends until it is told to end: a line for each message.
+struct Client {
+    child: Child,
+    output: Lines<BufReader<ChildStdout>>,
+}
+
+impl Client {
+    fn start(lab: &Lab<'_>, address: &str) -> Self {
+        let words = ["stdbuf", "-oL", "rping", "-c", "-a", address, "-C", "1000000", "-v"];
+        let mut child = program(lab, "b", &words).stderr(Stdio::inherit()).spawn().expect("started");
+        let output = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+        Self { child, output }
+    }
+
+    /// Another message has come back, sent after this was called: what was printed before is no more than this many lines.
+    #[track_caller]
+    fn goes_on(&mut self) {
+        const PRINTED: usize = 2000;
+        for _ in 0..PRINTED {
+            let line = self.output.next().expect("it goes on").expect("text");
+            assert!(line.contains("ping data"), "{line}");
+        }
+    }
+}
+
+/// Connections of `rdma_cm` and their listeners outlive routers: the next one goes on with their events.
+fn outlives_routers(hosts: u32) {
+    common::verbs::plug_in();
+    let place = Place::new();
+    let lab = place.up(&format!("managed{hosts}"), &lab(hosts));
+    let address = lab.exec("a", ["hostname", "-i"]);
+    let address = address.split_whitespace().next().expect("an address");
+    let mut server = program(&lab, "a", &["rping", "-s", "-P"]).stderr(Stdio::inherit()).spawn().expect("started");
+    let once = ["rping", "-c", "-a", address, "-C", "1"];
+    let connects = || await_that("a client is served", || program(&lab, "b", &once).status().expect("run").success());
+    connects();
+    let mut client = Client::start(&lab, address);
+    for _ in 0..4 {
+        client.goes_on();
+        replace(|| pids(&place.json(["inspect", &lab.name])["state"]["routers"]));
+        client.goes_on();
+        // The listener is there, and the server hears that this one leaves.
+        connects();
+    }
+    // `rping` ends where it hears that a peer is out of reach: here it hears of an end, as of others.
+    lab.exec("b", ["pkill", "-KILL", "-x", "rping"]);
+    let Client { mut child, output } = client;
+    drop(output);
+    child.wait().expect("it ends");
+    connects();
+    assert!(server.try_wait().expect("asked").is_none(), "the server goes on");
+    lab.exec("a", ["pkill", "-KILL", "rping"]);
+    server.wait().expect("it ends");
+}
+
+#[test]
+fn programs_of_rdma_cm_within_a_host_outlive_routers() {
+    outlives_routers(1);
+}
+
+#[test]
+fn programs_of_rdma_cm_between_hosts_outlive_routers() {
+    outlives_routers(2);
+}
+
 #[test]
 fn faults_within_a_host_are_those_of_a_device() {
     holds(1);

@@ -7,7 +7,7 @@ use nix::sched::{CloneFlags, setns};
 use rustix::process::{Pid, PidfdGetfdFlags, pidfd_getfd};
 use rustix::thread::CapabilitySet;
 use slipway_fast::control::{self, AnchorEnd, Order, Report, RouterEnd};
-use slipway_fast::journal;
+use slipway_fast::{journal, records};
 use slipway_lab::id::HostId;
 use slipway_lab::model::Lab;
 use slipway_lab::policy::Rule;
@@ -106,19 +106,21 @@ impl Process {
     pub(super) fn leave(self, journal: Option<&OwnedFd>) -> (String, Vec<Order>) {
         let how = self.helper.told(self.helper.stop());
         // What else the router had open is closed with its keeper: its peers hear of its end.
-        (how, journal.map_or_else(Vec::new, |journal| unaccepted(&self.keeper, journal)))
+        (how, journal.map_or_else(Vec::new, |journal| left(&self.keeper, journal)))
     }
 }
 
-/// What a router left that has ended, taken from its keeper.
-fn unaccepted(keeper: &Helper, journal: &OwnedFd) -> Vec<Order> {
+/// The descriptors that a router left which has ended, taken from its keeper.
+fn left(keeper: &Helper, journal: &OwnedFd) -> Vec<Order> {
     let copy = |number| pidfd_getfd(keeper, number, PidfdGetfdFlags::empty()).ok();
     let found = journal::take(journal).unwrap_or_default().into_iter();
     let order = |(unaccepted, end, wakeup_socket): (_, _, Option<_>)| {
         let sockets = [Some(copy(end)?), wakeup_socket.and_then(copy)].into_iter().flatten().collect();
         Some(Order::Unaccepted { unaccepted, sockets })
     };
-    found.filter_map(order).collect()
+    let recorded = records::take(journal).unwrap_or_default().into_iter();
+    let recorded = recorded.filter_map(|(record, number)| Some(Order::Recorded { record, descriptor: copy(number)? }));
+    found.filter_map(order).chain(recorded).collect()
 }
 
 /// Readable when it has reported something.

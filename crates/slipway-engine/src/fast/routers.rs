@@ -154,7 +154,7 @@ impl Routers {
         self.held.push(HeldListener { node, tree: self.trees, listener });
         let at = self.held.len() - 1;
         // One that cannot be told is being replaced, and the next is told.
-        let _ = self.introduce(near, model.host, at);
+        let _ = self.introduce(near, model.host, at).and_then(|()| self.serve(model.host));
         Ok(())
     }
 

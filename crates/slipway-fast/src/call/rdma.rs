@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 use super::{Answer, Trapped};
 use crate::filter::{CHANNELS, FIRST_CHANNEL};
-use crate::rdma::{Standing, Waiting, inode};
+use crate::rdma::{Fate, Made, Standing, Waiting, inode};
 use crate::rdma_wire::{COMMAND, Command, LONGEST_COMMAND};
 use crate::sync::lock;
 
@@ -79,8 +79,10 @@ pub(super) fn command(call: &Trapped<'_>) -> Result<Answer, Answer> {
     if !(COMMAND..=LONGEST_COMMAND).contains(&length) {
         return Err(Errno::INVAL.into());
     }
-    let command = Command::read(&call.read(1, length)?).ok_or(Errno::INVAL)?;
-    let at = Standing { node: call.node(), channel, end: &end };
+    let bytes = call.read(1, length)?;
+    let command = Command::read(&bytes).ok_or(Errno::INVAL)?;
+    let made = Made::new(call.call.tid, &bytes);
+    let at = Standing { node: call.node(), channel, end: &end, made };
     if let Command::GetEvent { answer_at, room } = command {
         let memory = call.confirmed(call.call.memory())?;
         let waiting = Waiting { tree: call.tree.clone(), call: call.call, memory, answer_at, room };
@@ -88,16 +90,34 @@ pub(super) fn command(call: &Trapped<'_>) -> Result<Answer, Answer> {
         call.parts.rdma.get_event(at, waiting, may_wait)?;
         return Ok(Answer::Blocked);
     }
-    let (room, answer) = carry_out(call, at, command)?;
-    if !answer.is_empty() {
-        call.confirmed(call.call.memory())?.write(room, &answer)?;
+    let answer_at = command.answer_at();
+    let answer = match carry_out(call, at, command)? {
+        Told::Nothing => Vec::new(),
+        Told::Number(number) => number.to_ne_bytes().to_vec(),
+        Told::Bytes(bytes) => bytes,
+    };
+    if let Some(answer_at) = answer_at {
+        call.confirmed(call.call.memory())?.write(answer_at, &answer)?;
     }
     Ok(Answer::Result(Ok(i64::try_from(length).map_err(|_| Errno::INVAL)?)))
 }
 
-/// Carries a command out. Gives its answer, and the address in the program that it goes to.
-fn carry_out(call: &Trapped<'_>, at: Standing<'_>, command: Command) -> Result<(u64, Vec<u8>), Answer> {
-    let nothing = (0, Vec::new());
+/// The answer to a command.
+enum Told {
+    Nothing,
+    /// A number, by a command that has changed something.
+    Number(u32),
+    /// The bytes that it asks for.
+    Bytes(Vec<u8>),
+}
+
+/// The answer to a command that tells nothing.
+fn nothing(done: Result<(), Errno>) -> Result<Told, Errno> {
+    done.map(|()| Told::Nothing)
+}
+
+/// Carries a command out, unless that was done before.
+fn carry_out(call: &Trapped<'_>, at: Standing<'_>, command: Command) -> Result<Told, Answer> {
     let from = match &command {
         Command::Migrate { from, .. } => {
             let other = call.tree.found(call.call.tid, *from).and_then(|(_, file)| inode(file));
@@ -105,42 +125,54 @@ fn carry_out(call: &Trapped<'_>, at: Standing<'_>, command: Command) -> Result<(
         }
         _ => 0,
     };
-    if let Command::Connect { id, offer } = &command {
-        let wish = call.parts.rdma.with(|commands| commands.connect(at, *id, offer))?;
-        if let Some(wish) = wish {
-            call.parts.rdma.call(&call.parts.peers, wish);
+    let mut wish = None;
+    let told = call.parts.rdma.with(|commands| {
+        if let Some(answer) = commands.repeated(at) {
+            return Ok(Told::Number(answer));
         }
-        return Ok(nothing);
+        let told = match command {
+            Command::CreateId { uid, port_space, .. } => Told::Number(commands.create(at, uid, port_space)?),
+            Command::DestroyId { id, .. } => Told::Number(commands.destroy(at, id)?),
+            Command::Bind { id, address } => nothing(commands.bind(at, id, address.ok_or(Errno::AFNOSUPPORT)?))?,
+            Command::ResolveAddress { id, from, to } => {
+                let to = to.ok_or(Errno::AFNOSUPPORT)?;
+                // A program may look once more for one that was not found.
+                if !commands.resolve_address(at, id, from, to)? {
+                    return Ok(Told::Nothing);
+                }
+                Told::Nothing
+            }
+            Command::ResolveRoute { id } => nothing(commands.resolve_route(at, id))?,
+            Command::Connect { id, offer } => {
+                match commands.connect(at, id, &offer)? {
+                    // Noted once the other router was asked.
+                    Fate::Far(asked) => wish = Some(asked),
+                    Fate::Told | Fate::Waits => commands.did(at, 0),
+                    Fate::Refused => {}
+                }
+                return Ok(Told::Nothing);
+            }
+            Command::Listen { id, backlog } => nothing(commands.listen(at, id, backlog))?,
+            Command::Accept { id, uid, offer } => nothing(commands.accept(at, id, uid, &offer))?,
+            Command::Reject { id, private } => nothing(commands.reject(at, id, private))?,
+            Command::Disconnect { id } => nothing(commands.disconnect(at, id))?,
+            Command::Migrate { id, .. } => Told::Number(commands.migrate(at, id, from)?),
+            Command::JoinGroup { id, uid, group, .. } => {
+                Told::Number(commands.join_group(at, id, uid, group.ok_or(Errno::AFNOSUPPORT)?)?)
+            }
+            Command::LeaveGroup { id, .. } => Told::Number(commands.leave_group(at, id)?),
+            Command::QueryRoute { id, .. } => return Ok(Told::Bytes(commands.route(at, id)?.to_vec())),
+            Command::InitAttributes { id, state, .. } => {
+                return Ok(Told::Bytes(commands.attributes(at, id, state)?.to_vec()));
+            }
+            Command::Nothing => return Ok(Told::Nothing),
+            Command::GetEvent { .. } | Command::Unknown => return Err(Errno::NOSYS),
+        };
+        commands.did(at, if let Told::Number(answer) = told { answer } else { 0 });
+        Ok(told)
+    })?;
+    if let Some(wish) = wish {
+        call.parts.rdma.call(&call.parts.peers, at, wish);
     }
-    let done = call.parts.rdma.with(|commands| match command {
-        Command::CreateId { uid, answer_at, port_space } => {
-            let id = commands.create(at, uid, port_space)?;
-            Ok((answer_at, id.to_ne_bytes().to_vec()))
-        }
-        Command::DestroyId { id, answer_at } => Ok((answer_at, commands.destroy(at, id)?.to_ne_bytes().to_vec())),
-        Command::Bind { id, address } => commands.bind(at, id, address.ok_or(Errno::AFNOSUPPORT)?).map(|()| nothing),
-        Command::ResolveAddress { id, from, to } => {
-            commands.resolve_address(at, id, from, to.ok_or(Errno::AFNOSUPPORT)?).map(|()| nothing)
-        }
-        Command::ResolveRoute { id } => commands.resolve_route(at, id).map(|()| nothing),
-        Command::QueryRoute { id, answer_at } => Ok((answer_at, commands.route(at, id)?.to_vec())),
-        Command::Listen { id, backlog } => commands.listen(at, id, backlog).map(|()| nothing),
-        Command::Accept { id, uid, offer } => commands.accept(at, id, uid, &offer).map(|()| nothing),
-        Command::Reject { id, private } => commands.reject(at, id, private).map(|()| nothing),
-        Command::Disconnect { id } => commands.disconnect(at, id).map(|()| nothing),
-        Command::InitAttributes { id, state, answer_at } => {
-            Ok((answer_at, commands.attributes(at, id, state)?.to_vec()))
-        }
-        Command::Migrate { id, answer_at, .. } => {
-            Ok((answer_at, commands.migrate(at, id, from)?.to_ne_bytes().to_vec()))
-        }
-        Command::JoinGroup { id, uid, group, answer_at } => {
-            let member = commands.join_group(at, id, uid, group.ok_or(Errno::AFNOSUPPORT)?)?;
-            Ok((answer_at, member.to_ne_bytes().to_vec()))
-        }
-        Command::LeaveGroup { id, answer_at } => Ok((answer_at, commands.leave_group(at, id)?.to_ne_bytes().to_vec())),
-        Command::Nothing => Ok(nothing),
-        Command::Connect { .. } | Command::GetEvent { .. } | Command::Unknown => Err(Errno::NOSYS),
-    });
-    Ok(done?)
+    Ok(told)
 }

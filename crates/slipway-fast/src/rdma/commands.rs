@@ -4,10 +4,25 @@ use std::net::SocketAddr;
 
 use rustix::io::Errno;
 
-use super::{Commands, Fate, Queued, Standing, Wish};
+use super::{Commands, Fate, Queued, Standing};
 use crate::rdma_wire::{Kind, Offer};
 
 impl Commands<'_> {
+    /// The answer of a command that has been carried out, and that its thread makes again. Any other command is that thread's last
+    /// from now on.
+    pub(crate) fn repeated(&mut self, at: Standing<'_>) -> Option<u32> {
+        let answer = self.0.channels.get(&at.channel)?.done.answer(at.made);
+        if answer.is_none() {
+            self.0.begin(at);
+        }
+        answer
+    }
+
+    /// A command was carried out, and is answered with a number.
+    pub(crate) fn did(&mut self, at: Standing<'_>, answer: u32) {
+        self.0.did(at, answer);
+    }
+
     pub(crate) fn create(&mut self, at: Standing<'_>, uid: u64, port_space: u16) -> Result<u32, Errno> {
         self.0.connections.create(at.node, at.channel, uid, port_space)
     }
@@ -38,19 +53,20 @@ impl Commands<'_> {
         Ok(())
     }
 
+    /// Looks for an address. False where there is none: the program may try once more.
     pub(crate) fn resolve_address(
         &mut self,
         at: Standing<'_>,
         id: u32,
         from: Option<SocketAddr>,
         to: SocketAddr,
-    ) -> Result<(), Errno> {
+    ) -> Result<bool, Errno> {
         let id = self.own(at, id)?;
-        match self.0.connections.resolve(id, from, to)? {
-            Ok(()) => self.0.tell_of(id, Kind::AddressResolved, 0),
-            Err(errno) => self.0.tell_of(id, Kind::AddressError, -errno.raw_os_error()),
-        }
-        Ok(())
+        let found = self.0.connections.resolve(id, from, to)?;
+        let (kind, status) =
+            found.map_or_else(|errno| (Kind::AddressError, -errno.raw_os_error()), |()| (Kind::AddressResolved, 0));
+        self.0.tell_of(id, kind, status);
+        Ok(found.is_ok())
     }
 
     pub(crate) fn resolve_route(&mut self, at: Standing<'_>, id: u32) -> Result<(), Errno> {
@@ -71,13 +87,13 @@ impl Commands<'_> {
     }
 
     /// Asks for a connection. The caller asks another router for a wish.
-    pub(crate) fn connect(&mut self, at: Standing<'_>, id: u32, offer: &Offer) -> Result<Option<Wish>, Errno> {
+    pub(crate) fn connect(&mut self, at: Standing<'_>, id: u32, offer: &Offer) -> Result<Fate, Errno> {
         let id = self.own(at, id)?;
-        let wish = self.0.ask(id, offer)?;
-        if matches!(wish, Fate::Waits) && !self.0.held.hold(id, offer) {
+        let fate = self.0.ask(id, offer)?;
+        if matches!(fate, Fate::Waits) && !self.0.held.hold(at.node, id, offer) {
             self.0.give_up(id);
         }
-        Ok(if let Fate::Far(wish) = wish { Some(wish) } else { None })
+        Ok(fate)
     }
 
     pub(crate) fn accept(&mut self, at: Standing<'_>, id: u32, uid: u64, offer: &Offer) -> Result<(), Errno> {
@@ -122,7 +138,7 @@ impl Commands<'_> {
         }
         let moved = self.0.forget_events(from, id);
         let reported = self.0.connections.migrate(id, at.channel).ok_or(Errno::NOENT)?;
-        for Queued { counted, event } in moved {
+        for Queued { counted, event, .. } in moved {
             self.0.tell(at.channel, counted, event);
         }
         Ok(reported)

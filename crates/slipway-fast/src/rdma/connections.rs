@@ -4,8 +4,10 @@ mod addresses;
 mod between;
 mod groups;
 mod later;
+mod resume;
+mod table;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -13,54 +15,25 @@ use rustix::io::Errno;
 use slipway_lab::id::{HostId, NodeId};
 
 use super::held::Left;
+pub(super) use super::identifier::{Caller, Identifier, Peer};
+use super::identifier::{Step, TCP, UDP};
 use super::outside::Outside;
 use crate::address_map::{AddressMap, Interface};
 use crate::admission::{Admission, Rules};
 use crate::rdma_wire::{Event, IN_LOOKED_UP, IN_LOOKUP, IN_REJECTION, IN_REPLY, IN_REQUEST, Kind, Offer, USUAL_KEY};
 use crate::reason::Reason;
+use crate::records::Records;
 use addresses::{ANY, is_any};
+use table::Identifiers;
 
 /// Most identifiers of a node.
 const MOST: usize = 8192;
-/// `RDMA_PS_TCP` and `RDMA_PS_UDP` (`include/uapi/rdma/rdma_user_cm.h`): reliable connections, and datagrams. Others are not managed.
-const TCP: u16 = 0x0106;
-const UDP: u16 = 0x0111;
 /// `IB_CM_REJ_INVALID_SERVICE_ID` and `IB_CM_REJ_CONSUMER_DEFINED` (`include/rdma/ib_cm.h`).
 const NO_LISTENER: i32 = 8;
 const BY_PROGRAM: i32 = 28;
 /// `IB_SIDR_UNSUPPORTED` and `IB_SIDR_REJECT`: the same for datagrams.
 const NO_LISTENER_FOR_DATAGRAMS: i32 = 1;
 const BY_PROGRAM_OF_DATAGRAMS: i32 = 2;
-
-/// The step that an identifier has come to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Step {
-    New,
-    Resolved,
-    Routed,
-    Listening,
-    /// A listener's, whose program has yet to answer.
-    Requested,
-    /// A client's, which waits for an answer.
-    Requesting,
-    /// A client's, whose program has yet to acknowledge.
-    Answered,
-    /// A server's, which waits for that.
-    Accepted,
-    Connected,
-    Over,
-    /// A membership of a group: an identifier of its own, whose number leaves the group.
-    Member,
-}
-
-/// The other side of a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Peer {
-    /// An identifier of this host.
-    Near(u32),
-    /// A link to the router of another host.
-    Far(u64),
-}
 
 /// The place of a peer that this router does not serve.
 #[derive(Debug, Clone, Copy)]
@@ -75,18 +48,10 @@ pub(super) enum Elsewhere {
 #[derive(Debug)]
 pub(crate) struct Wish {
     pub(super) id: u32,
-    pub(super) at: Elsewhere,
+    pub(super) place: Elsewhere,
     pub(super) client: SocketAddr,
     pub(super) server: SocketAddr,
     pub(super) offer: Offer,
-}
-
-/// A client of another host, before it has said what it offers.
-#[derive(Debug)]
-pub(super) struct Caller {
-    pub(super) client: SocketAddr,
-    pub(super) server: SocketAddr,
-    pub(super) admission: Admission,
 }
 
 /// The result of asking for a connection.
@@ -102,38 +67,15 @@ pub(super) enum Asked {
     Later,
 }
 
-/// An identifier.
-#[derive(Debug)]
-struct Identifier {
-    node: NodeId,
-    channel: u64,
-    uid: u64,
-    port_space: u16,
-    step: Step,
-    own: Option<SocketAddr>,
-    to: Option<SocketAddr>,
-    /// Whether its address came from a program: a key of the bound ports.
-    is_bound: bool,
-    peer: Option<Peer>,
-    /// The peer's offer, as this side reads it.
-    theirs: Offer,
-    /// The client's, once it was admitted.
-    admission: Option<Admission>,
-    /// Events that its program has taken.
-    reported: u32,
-    /// Of a membership: the identifier that joined the group.
-    joined_by: Option<u32>,
-}
-
-impl Identifier {
-    fn is_for_datagrams(&self) -> bool {
-        self.port_space == UDP
-    }
-
-    /// Rejections of datagrams are told as unreachable peers (`cma_sidr_rep_handler`).
-    fn refusal(&self, of_connection: i32, of_datagrams: i32) -> (Kind, i32) {
-        if self.is_for_datagrams() { (Kind::Unreachable, of_datagrams) } else { (Kind::Rejected, of_connection) }
-    }
+/// The meaning of a message of another router.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Heard {
+    /// An event for the program.
+    News(Kind),
+    /// One that has come before: a router was killed before it noted that.
+    Again,
+    /// One that may not come now.
+    Wrong,
 }
 
 /// All identifiers of a host.
@@ -143,12 +85,11 @@ pub(super) struct Connections {
     address_map: Arc<AddressMap>,
     rules: Arc<Rules>,
     outside: Option<Arc<Outside>>,
-    all: HashMap<u32, Identifier>,
+    all: Identifiers,
     /// Identifiers by the port that they have.
     ports: BTreeMap<(NodeId, u16), u32>,
     /// Ports whose listeners have ended a moment ago.
     left: Left,
-    next: u32,
     next_port: u16,
 }
 
@@ -161,21 +102,37 @@ impl Connections {
         address_map: Arc<AddressMap>,
         rules: Arc<Rules>,
         outside: Option<Arc<Outside>>,
+        records: Arc<Records>,
     ) -> Self {
-        let (all, ports, left) = Default::default();
-        Self { host, address_map, rules, outside, all, ports, left, next: 0, next_port: *ANY.start() }
+        let (ports, left) = Default::default();
+        let all = Identifiers::new(records);
+        Self { host, address_map, rules, outside, all, ports, left, next_port: *ANY.start() }
     }
 
     pub(super) fn channel(&self, id: u32) -> Option<u64> {
-        self.all.get(&id).map(|one| one.channel)
+        self.all.get(id).map(|one| one.channel)
+    }
+
+    pub(super) fn node(&self, id: u32) -> Option<NodeId> {
+        self.all.get(id).map(|one| one.node)
+    }
+
+    /// The node with an address.
+    pub(super) fn node_at(&self, address: SocketAddr) -> Option<NodeId> {
+        self.address_map.of(address.ip()).map(|place| place.node)
+    }
+
+    /// Writes down what has changed, before others hear of it.
+    pub(super) fn save(&mut self) {
+        self.all.save();
     }
 
     pub(super) fn of_channel(&self, channel: u64) -> Vec<u32> {
-        self.all.iter().filter(|(_, one)| one.channel == channel).map(|(&id, _)| id).collect()
+        self.all.iter().filter(|(_, one)| one.channel == channel).map(|(id, _)| id).collect()
     }
 
     pub(super) fn reported(&mut self, id: u32) {
-        if let Some(one) = self.all.get_mut(&id) {
+        if let Some(one) = self.all.get_mut(id) {
             one.reported = one.reported.wrapping_add(1);
         }
     }
@@ -211,19 +168,22 @@ impl Connections {
     }
 
     fn add(&mut self, one: Identifier) -> u32 {
-        while self.all.contains_key(&self.next) {
-            self.next = self.next.wrapping_add(1);
-        }
-        let id = self.next;
-        self.next = self.next.wrapping_add(1);
+        // A number comes again after 2^32 others.
+        let id = loop {
+            let [.., a, b, c, d] = self.all.number().to_be_bytes();
+            let id = u32::from_be_bytes([a, b, c, d]);
+            if !self.all.has(id) {
+                break id;
+            }
+        };
         self.all.insert(id, one);
         id
     }
 
     pub(super) fn remove(&mut self, id: u32) -> Option<u32> {
-        let one = self.all.remove(&id)?;
+        let one = self.all.remove(id)?;
         if one.is_for_datagrams() {
-            self.all.retain(|_, member| member.joined_by != Some(id));
+            self.all.retain(|member| member.joined_by != Some(id));
         }
         if let (true, Some(own)) = (one.is_bound, one.own) {
             self.ports.remove(&(one.node, own.port()));
@@ -240,11 +200,11 @@ impl Connections {
     }
 
     pub(super) fn has(&self, id: u32) -> bool {
-        self.all.contains_key(&id)
+        self.all.has(id)
     }
 
     fn at(&mut self, id: u32, steps: &[Step]) -> Result<&mut Identifier, Errno> {
-        self.all.get_mut(&id).filter(|one| steps.contains(&one.step)).ok_or(Errno::INVAL)
+        self.all.get_mut(id).filter(|one| steps.contains(&one.step)).ok_or(Errno::INVAL)
     }
 
     pub(super) fn listen(&mut self, id: u32, _backlog: u32) -> Result<(), Errno> {
@@ -271,8 +231,8 @@ impl Connections {
                 return Ok(Asked::Refused(Kind::Unreachable, unreachable()));
             }
             self.at(id, &[Step::Routed])?.step = Step::Requesting;
-            let at = Elsewhere::Outside(node);
-            return Ok(Asked::Far(Wish { id, at, client: own, server: to, offer: offer.seen(room) }));
+            let place = Elsewhere::Outside(node);
+            return Ok(Asked::Far(Wish { id, place, client: own, server: to, offer: offer.seen(room) }));
         };
         let Ok(admission) = self.rules.admits(node, place, to.port()) else {
             return Ok(Asked::Refused(Kind::Unreachable, -Errno::ACCESS.raw_os_error()));
@@ -286,8 +246,8 @@ impl Connections {
             }
             let one = self.at(id, &[Step::Routed])?;
             (one.step, one.admission) = (Step::Requesting, Some(admission));
-            let at = Elsewhere::Host(place.host);
-            return Ok(Asked::Far(Wish { id, at, client: own, server: to, offer: theirs }));
+            let place = Elsewhere::Host(place.host);
+            return Ok(Asked::Far(Wish { id, place, client: own, server: to, offer: theirs }));
         }
         let Ok((channel, listener, event)) = self.ask(place, (own, to), Peer::Near(id), theirs, None, space) else {
             if self.left.is_recent((place.node, to.port())) {
@@ -317,7 +277,7 @@ impl Connections {
             one.step == Step::Listening && one.port_space == space && one.own.is_some_and(is_there)
         };
         let listener = *self.ports.get(&(place.node, server.port())).ok_or(NO_LISTENER)?;
-        let found = self.all.get(&listener).filter(fits).ok_or(NO_LISTENER)?;
+        let found = self.all.get(listener).filter(fits).ok_or(NO_LISTENER)?;
         let (channel, uid) = (found.channel, found.uid);
         let child = Identifier {
             node: place.node,
@@ -387,7 +347,7 @@ impl Connections {
         let peer = one.peer.take().ok_or(Errno::NOTCONN)?;
         let seen = Offer { private, ..Offer::default() }.seen(IN_REJECTION);
         if let Peer::Near(id) = peer {
-            let other = self.all.get_mut(&id).ok_or(Errno::NOTCONN)?;
+            let other = self.all.get_mut(id).ok_or(Errno::NOTCONN)?;
             (other.step, other.peer, other.theirs) = (Step::Over, None, seen.clone());
         }
         Ok((peer, news, seen))
@@ -395,14 +355,14 @@ impl Connections {
 
     /// Leaves a connection on whatever step it is. Gives the news for the peer; `None` where there is none to tell.
     pub(super) fn leave(&mut self, id: u32) -> Option<News> {
-        let one = self.all.get_mut(&id)?;
+        let one = self.all.get_mut(id)?;
         let was = one.step;
         let (rejected, reason) = one.refusal(BY_PROGRAM, BY_PROGRAM_OF_DATAGRAMS);
         let peer = one.peer.take()?;
         one.step = Step::Over;
         // A peer whose node's power is gone is there no more, and nobody has told this side.
         if let Peer::Near(id) = peer
-            && let Some(other) = self.all.get_mut(&id)
+            && let Some(other) = self.all.get_mut(id)
         {
             (other.step, other.peer, other.theirs) = (Step::Over, None, Offer::default());
         }
@@ -415,7 +375,7 @@ impl Connections {
 
     /// An event about an identifier, and the channel that it goes to.
     pub(super) fn event(&self, id: u32, kind: Kind, status: i32) -> Option<(u64, Event)> {
-        let one = self.all.get(&id)?;
+        let one = self.all.get(id)?;
         let is_established = one.is_for_datagrams() && kind == Kind::Established;
         let has_offer = is_established || matches!(kind, Kind::ConnectResponse | Kind::Rejected);
         let offer = if has_offer { one.theirs.clone() } else { Offer::default() };
@@ -424,7 +384,7 @@ impl Connections {
     }
 
     pub(super) fn migrate(&mut self, id: u32, channel: u64) -> Option<u32> {
-        let one = self.all.get_mut(&id)?;
+        let one = self.all.get_mut(id)?;
         one.channel = channel;
         Some(one.reported)
     }
@@ -436,7 +396,7 @@ impl Connections {
             let decided = one.admission.and_then(|admission| self.rules.recheck(&admission));
             matches!(decided, Some(Err(reason)) if reason != Reason::Conditions)
         };
-        self.all.iter().filter(|(_, one)| one.peer.is_some() && is_forbidden(one)).map(|(&id, _)| id).collect()
+        self.all.iter().filter(|(_, one)| one.peer.is_some() && is_forbidden(one)).map(|(id, _)| id).collect()
     }
 }
 

@@ -3,12 +3,16 @@
 //! A program may end a listener, and start the next at the same port: those of perftest connect twice. A device takes longer for a
 //! request than such a program for that. Here a request is there at once, so it is held for a moment where the port had a listener.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use slipway_lab::id::NodeId;
 
+use super::saved::Saved;
 use crate::rdma_wire::Offer;
+use crate::records::{Record, Records};
 
 /// Time for which a port is remembered after its listener, and for which a request is held.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
@@ -41,40 +45,66 @@ pub(super) struct Request {
     pub(super) id: u32,
     pub(super) offer: Offer,
     until: Instant,
+    _record: Option<Record>,
 }
 
 /// Requests that are held, the oldest first.
-#[derive(Debug, Default)]
-pub(super) struct Held(VecDeque<Request>);
+#[derive(Debug)]
+pub(super) struct Held {
+    all: VecDeque<Request>,
+    records: Arc<Records>,
+}
 
 impl Held {
-    /// Holds a request. False where there are too many.
-    pub(super) fn hold(&mut self, id: u32, offer: &Offer) -> bool {
-        let fits = self.0.len() < MOST;
+    pub(super) fn new(records: Arc<Records>) -> Self {
+        Self { all: VecDeque::new(), records }
+    }
+
+    /// Holds a request of a node. False where there are too many.
+    pub(super) fn hold(&mut self, node: NodeId, id: u32, offer: &Offer) -> bool {
+        let fits = self.all.len() < MOST;
         if fits {
-            self.0.push_back(Request { id, offer: offer.clone(), until: Instant::now() + PATIENCE });
+            let record = self.records.add(node);
+            if let Some(record) = &record {
+                record.write(&Saved::Request { id, offer: Cow::Borrowed(offer) });
+            }
+            self.push(id, offer.clone(), record);
         }
         fits
     }
 
+    /// Holds a request that the router before held.
+    pub(super) fn resume(&mut self, id: u32, offer: Offer, record: Record) {
+        self.push(id, offer, Some(record));
+    }
+
+    fn push(&mut self, id: u32, offer: Offer, record: Option<Record>) {
+        self.all.push_back(Request { id, offer, until: Instant::now() + PATIENCE, _record: record });
+    }
+
+    /// Whether an identifier's request is held.
+    pub(super) fn has(&self, id: u32) -> bool {
+        self.all.iter().any(|request| request.id == id)
+    }
+
     /// All requests, to try them once more: a listener is there. Those that find it is not theirs are held again until their own time.
     pub(super) fn take(&mut self) -> VecDeque<Request> {
-        std::mem::take(&mut self.0)
+        std::mem::take(&mut self.all)
     }
 
     /// Holds a request further.
     pub(super) fn keep(&mut self, request: Request) {
-        self.0.push_back(request);
+        self.all.push_back(request);
     }
 
     /// The next request whose time is over.
     pub(super) fn expired(&mut self, now: Instant) -> Option<u32> {
-        self.0.pop_front_if(|request| request.until <= now).map(|request| request.id)
+        self.all.pop_front_if(|request| request.until <= now).map(|request| request.id)
     }
 
     /// Time until the next request's is over.
     pub(super) fn patience(&self) -> Option<Duration> {
-        self.0.front().map(|request| request.until.saturating_duration_since(Instant::now()))
+        self.all.front().map(|request| request.until.saturating_duration_since(Instant::now()))
     }
 }
 
@@ -84,8 +114,9 @@ mod tests {
 
     #[test]
     fn a_request_is_held_for_its_own_time_however_often_it_is_tried() {
-        let mut held = Held::default();
-        assert!(held.hold(1, &Offer::default()) && held.hold(2, &Offer::default()));
+        let file = crate::journal::file().expect("a file");
+        let mut held = Held::new(Records::open(&file, 8).expect("opened").0);
+        assert!(held.hold(NodeId(0), 1, &Offer::default()) && held.hold(NodeId(0), 2, &Offer::default()));
         for request in held.take() {
             held.keep(request);
         }

@@ -2,13 +2,14 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use serde::{Deserialize, Serialize};
 use slipway_lab::id::NodeId;
 
 use super::written;
 use slipway_verbs::management::{OFFER, Offer};
 
 /// Events (`enum rdma_cm_event_type`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(u32)]
 pub(crate) enum Kind {
     AddressResolved = 0,
@@ -24,7 +25,7 @@ pub(crate) enum Kind {
 }
 
 /// An event for a program.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Event {
     /// The identifier that it is about, as the program knows it.
     pub(crate) uid: u64,

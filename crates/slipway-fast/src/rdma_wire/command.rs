@@ -52,6 +52,20 @@ pub(crate) enum Command {
 }
 
 impl Command {
+    /// The address that the answer goes to.
+    pub(crate) fn answer_at(&self) -> Option<u64> {
+        match self {
+            Self::CreateId { answer_at, .. }
+            | Self::DestroyId { answer_at, .. }
+            | Self::QueryRoute { answer_at, .. }
+            | Self::InitAttributes { answer_at, .. }
+            | Self::Migrate { answer_at, .. }
+            | Self::JoinGroup { answer_at, .. }
+            | Self::LeaveGroup { answer_at, .. } => Some(*answer_at),
+            _ => None,
+        }
+    }
+
     /// Parses a command with its header. `None` for what is none.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         let (number, length, room) = (u32_at(bytes, 0)?, u16_at(bytes, 4)?, u16_at(bytes, 6)?);

@@ -115,7 +115,8 @@ impl Lab {
         }
         let (listener, running) = self.trapped(node, program);
         // Its threads come from here, where there is no filter.
-        self.router.serve(node, 0, listener).expect("a thread");
+        self.router.introduce(node, 0, listener).expect("introduced");
+        self.router.serve().expect("a thread");
         running
     }
 

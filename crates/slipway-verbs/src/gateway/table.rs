@@ -313,10 +313,18 @@ impl Table {
     /// A router has a message, or has left.
     fn hear(&mut self, number: u64) {
         let Some(call) = self.calls.get_mut(&number) else { return };
-        let is_kept = match (call.line.receive(), &call.state) {
-            // The client's program acknowledges, as the device has already.
-            (Ok(None), _) | (Ok(Some(Message { step: Step::Established, .. })), State::Open(_)) => true,
-            (Ok(Some(Message { step: Step::Request, offer, .. })), State::Called) => self.look(number, offer).is_ok(),
+        let next = call.line.peek();
+        if matches!(next, Ok(Some(_))) {
+            call.line.consume();
+        }
+        let is_kept = match (next, &call.state) {
+            (Ok(Some(Message { step: Step::Request, offer, .. })), State::Called) if call.of.is_none() => {
+                self.look(number, offer).is_ok()
+            }
+            // The client's program acknowledges, as the device has already. A request comes twice where a router was killed before
+            // it noted that it had sent this.
+            (Ok(None | Some(Message { step: Step::Request, .. })), _)
+            | (Ok(Some(Message { step: Step::Established, .. })), State::Open(_)) => true,
             _ => false,
         };
         if !is_kept {

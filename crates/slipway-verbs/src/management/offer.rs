@@ -1,5 +1,7 @@
 //! The offer of one side of a connection.
 
+use serde::{Deserialize, Serialize};
+
 use super::u32_at;
 
 /// Bytes of private data in a request of connection (`ib_cm.h`); 36 more are the kernel's own.
@@ -14,7 +16,7 @@ pub const IN_LOOKUP: usize = 180;
 pub const IN_LOOKED_UP: usize = 136;
 
 /// The offer of one side of a connection (`struct rdma_ucm_conn_param`).
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Offer {
     /// The side's queue pair.
     pub queue_pair: u32,

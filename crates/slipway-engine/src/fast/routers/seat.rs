@@ -37,7 +37,7 @@ const RAN_WELL: Duration = Duration::from_secs(10);
 #[derive(Debug, Default)]
 pub(super) struct Seat {
     pub(super) process: Option<Process>,
-    /// What the ones before it had in hand, by the inode of each connection's end, until one has taken all of that over.
+    /// Descriptors of the routers before it, each by its inode, until one has taken all of them over.
     pub(super) left: BTreeMap<u64, Order>,
     /// Nodes that it has sockets of, to knock with.
     pub(super) equipped: BTreeSet<NodeId>,
@@ -96,6 +96,7 @@ impl Routers {
         here.iter().try_for_each(|&at| self.introduce(near, host, at))?;
         self.note(near.lab, host, &format!("runs as process {pid}"));
         self.recall(near, host, &here, |report| aside.push(report))?;
+        self.serve(host)?;
         for report in aside {
             self.take(near, host, report);
         }
@@ -124,7 +125,15 @@ impl Routers {
         aside: impl FnMut(Report),
     ) -> io::Result<()> {
         for order in left.values() {
-            let &Order::Unaccepted { mut unaccepted, ref sockets } = order else { continue };
+            let (mut unaccepted, sockets) = match order {
+                Order::Unaccepted { unaccepted, sockets } => (*unaccepted, sockets),
+                Order::Recorded { record, descriptor } => {
+                    let order = Order::Recorded { record: *record, descriptor: descriptor.as_fd() };
+                    self.process(host).map_or(Ok(()), |process| process.order(&order))?;
+                    continue;
+                }
+                _ => continue,
+            };
             // A router writes of nodes of its host.
             if near.lab.nodes.get(unaccepted.node).is_none_or(|node| node.host != host) {
                 continue;
@@ -152,7 +161,8 @@ impl Routers {
     /// "Interruption of system calls and library functions by stop signals"; `cgroups(7)` stops it without a signal).
     ///
     /// First the router has to go on with all handoffs: a call that it is to answer looks answered once its program has left it. A
-    /// router obeys orders one after the other, so it tells its status after that.
+    /// router obeys orders one after the other, so it tells its status after that. It serves nobody yet, for the same reason: if it
+    /// ended meanwhile, the next one would take its calls for answered.
     fn recall(&mut self, near: &Near<'_>, host: HostId, held: &[usize], aside: impl FnMut(Report)) -> io::Result<()> {
         if self.seats.get(&host).is_none_or(|seat| seat.restarts == 0) {
             return Ok(());
@@ -178,7 +188,7 @@ impl Routers {
         let Some(seat) = self.seats.get_mut(&host) else { return };
         let ended = seat.process.take().map(|process| process.leave(self.shared.journals.get(&host)));
         let (end, left) = ended.unwrap_or_else(|| ("none runs".to_owned(), Vec::new()));
-        // What this router had taken over replaces what it was given.
+        // A descriptor that this router had taken over replaces the copy that it was given.
         seat.left.extend(left.into_iter().filter_map(|order| Some((inode_of_end(&order)?, order))));
         let why = why.map_or_else(|| end.clone(), |why| format!("{end}: {why}"));
         let lasted = seat.began.take().is_some_and(|began| began.elapsed() >= RAN_WELL);
@@ -202,6 +212,11 @@ impl Routers {
         // Programs of a node that has ended need nobody to hear them.
         let Some(namespace) = (near.init)(node).and_then(|init| walk::namespace(init).ok()) else { return Ok(()) };
         process.order(&Order::Listener { node, tree, namespace, listener: self.held[at].listener.as_fd() })
+    }
+
+    /// Has a host's router serve all listeners that it was handed.
+    pub(super) fn serve(&self, host: HostId) -> io::Result<()> {
+        self.process(host).map_or(Ok(()), |process| process.order::<OwnedFd>(&Order::Serve))
     }
 
     /// Gives a router sockets to knock with in a node, where it has had none.
@@ -315,8 +330,12 @@ impl Routers {
 
 /// The inode of a connection's end, which tells connections apart while they are here.
 fn inode_of_end(order: &Order) -> Option<u64> {
-    let Order::Unaccepted { sockets, .. } = order else { return None };
-    Some(fstat(sockets.first()?).ok()?.st_ino)
+    let end = match order {
+        Order::Unaccepted { sockets, .. } => sockets.first()?,
+        Order::Recorded { descriptor, .. } => descriptor,
+        _ => return None,
+    };
+    Some(fstat(end).ok()?.st_ino)
 }
 
 /// Memory of a process, bytes (`VmRSS`, `proc_pid_status(5)`).

@@ -37,7 +37,7 @@ impl Connections {
             port if self.ports.contains_key(&(node, port)) => return Err(Errno::ADDRINUSE),
             port => port,
         };
-        let one = self.all.get_mut(&id).ok_or(Errno::NOENT)?;
+        let one = self.all.get_mut(id).ok_or(Errno::NOENT)?;
         self.ports.insert((node, port), id);
         (one.own, one.is_bound) = (Some(SocketAddr::new(address.ip(), port)), true);
         Ok(())
@@ -99,14 +99,14 @@ impl Connections {
     }
 
     pub(in super::super) fn route(&self, id: u32) -> Option<Route> {
-        let one = self.all.get(&id)?;
+        let one = self.all.get(id)?;
         let has_device = one.own.is_some_and(|own| !is_any(own.ip()));
         let is_resolved = !matches!(one.step, Step::New | Step::Resolved | Step::Listening);
         Some(Route { from: one.own, to: one.to, guid: has_device.then(|| guid(one.node)), is_resolved })
     }
 
     pub(in super::super) fn attributes(&self, id: u32) -> Option<Attributes> {
-        let one = self.all.get(&id)?;
+        let one = self.all.get(id)?;
         let is_for_datagrams = one.is_for_datagrams();
         let to = one.to.or(one.own.filter(|_| is_for_datagrams));
         // A queue pair is made ready for a connection from the first step on.

@@ -1,6 +1,6 @@
 //! The part of another host's router in a connection.
 
-use super::{BY_PROGRAM, Caller, Connections, Identifier, MOST, NO_LISTENER, Peer, Step, TCP, unreachable};
+use super::{BY_PROGRAM, Caller, Connections, Heard, Identifier, MOST, NO_LISTENER, Peer, Step, TCP, unreachable};
 use crate::rdma_wire::{self, Event, IN_REJECTION, IN_REPLY, IN_REQUEST, Kind, Offer};
 
 impl Connections {
@@ -27,25 +27,28 @@ impl Connections {
     /// Gives a client that asks another host its link. False where it has left.
     pub(in super::super) fn set_link(&mut self, id: u32, link: u64) -> bool {
         let is_asking = |one: &&mut Identifier| one.step == Step::Requesting && one.peer.is_none();
-        self.all.get_mut(&id).filter(is_asking).map(|one| one.peer = Some(Peer::Far(link))).is_some()
+        self.all.get_mut(id).filter(is_asking).map(|one| one.peer = Some(Peer::Far(link))).is_some()
     }
 
     /// A connection has come to nothing.
     pub(in super::super) fn over(&mut self, id: u32) {
-        if let Some(one) = self.all.get_mut(&id) {
+        if let Some(one) = self.all.get_mut(id) {
             (one.step, one.peer) = (Step::Over, None);
         }
     }
 
-    /// Acts on another router's message. Gives the event for the program; `None` where no such message may come now.
-    pub(in super::super) fn heed(&mut self, id: u32, step: rdma_wire::Step, mut offer: Offer) -> Option<Kind> {
+    /// Acts on another router's message.
+    pub(in super::super) fn heed(&mut self, id: u32, step: rdma_wire::Step, mut offer: Offer) -> Heard {
         use rdma_wire::Step as Told;
-        let one = self.all.get_mut(&id)?;
+        let Some(one) = self.all.get_mut(id) else { return Heard::Wrong };
         let (kind, room) = match (step, one.step) {
             (Told::Accepted, Step::Requesting) => (Kind::ConnectResponse, IN_REPLY),
             (Told::Established, Step::Accepted) => (Kind::Established, 0),
             (Told::Rejected, Step::Requesting | Step::Accepted) => (Kind::Rejected, IN_REJECTION),
-            _ => return None,
+            (Told::Accepted, Step::Answered | Step::Connected) | (Told::Established, Step::Connected) => {
+                return Heard::Again;
+            }
+            _ => return Heard::Wrong,
         };
         match kind {
             Kind::ConnectResponse => one.step = Step::Answered,
@@ -56,12 +59,12 @@ impl Connections {
             offer.private.resize(room, 0);
             one.theirs = offer;
         }
-        Some(kind)
+        Heard::News(kind)
     }
 
     /// The other router has closed its link. Gives the event for the program, if it has to have one.
     pub(in super::super) fn lost(&mut self, id: u32) -> Option<(Kind, i32)> {
-        let one = self.all.get_mut(&id)?;
+        let one = self.all.get_mut(id)?;
         let was = std::mem::replace(&mut one.step, Step::Over);
         one.peer.take()?;
         Some(match was {

@@ -106,12 +106,13 @@ impl Server {
         let (path, flow, handoff) = (Some(Path::Pair), lab.router.parts.numbers.next_flow(), Some(handoff));
         let unaccepted = Unaccepted { node: NodeId(1), path, flow, client, server, handoff };
         lab.router.take_up(unaccepted, end, None).expect("it is taken up");
-        lab.router.serve(NodeId(1), 0, self.listener).expect("a thread");
+        lab.router.introduce(NodeId(1), 0, self.listener).expect("introduced");
+        lab.router.serve().expect("a thread");
         self.running
     }
 }
 
-/// What a client hears.
+/// The answer that a client hears.
 fn hears(mut end: UnixStream) -> String {
     let mut said = [0; 14];
     end.set_read_timeout(Some(LONG)).expect("set");
