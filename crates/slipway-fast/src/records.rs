@@ -268,7 +268,7 @@ impl Record {
         self.shares[0] = Some(self.records.shares.keep(node, node));
     }
 
-    /// The same, with its descriptor.
+    /// Counts a record that has a descriptor.
     pub(crate) fn count_with(&mut self, node: NodeId) {
         self.count(node);
         self.shares[1] = Some(self.records.descriptors.keep(node, node));
