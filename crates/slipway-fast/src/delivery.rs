@@ -179,8 +179,8 @@ impl Delivery {
             .map_err(|(error, _)| error)
     }
 
-    /// Announces a connection that no call came for, by a wake-up socket that is free now. `until` is how long it may wait for
-    /// room in the listener's queue.
+    /// Announces a connection that no call came for, by a wake-up socket that is free now. It waits for room in the listener's
+    /// queue until `until`.
     ///
     /// # Errors
     /// Gives the connection back.

@@ -28,8 +28,7 @@ const BYTES: usize = (RECORD - CONTENT) * size_of::<u64>();
 /// Words of the log: room for changes of all records. It takes as much memory as the longest commit.
 const LOG: usize = MOST * RECORD;
 
-/// Words of all, at the end of the journal's file: the length of the log, the number of records that were ever used, the next number
-/// to give out, the log, and the records.
+/// Words of all, at the end of the journal's file: a header ([`Parts`]), the log, and the records.
 pub(crate) const WORDS: usize = HEADER + LOG + MOST * RECORD;
 const HEADER: usize = 3;
 

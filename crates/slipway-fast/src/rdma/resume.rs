@@ -10,7 +10,6 @@ use std::sync::Arc;
 use rustix::event::epoll;
 
 use super::channel::{Channel, Queued};
-use super::connections::Connections;
 use super::far::Link;
 use super::saved::Saved;
 use super::{Rdma, State};
@@ -152,7 +151,7 @@ impl State {
                 self.links.get(&number).map(|link| (number, link.as_fd()))
             }
             Saved::Identifier { id, one } => {
-                let channel = self.channels.get(&Connections::channel_of(&one))?;
+                let channel = self.channels.get(&one.channel)?;
                 record.count(channel.node);
                 self.connections.keep(id, one.into_owned(), record);
                 None

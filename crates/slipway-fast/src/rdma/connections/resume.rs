@@ -6,11 +6,6 @@ use super::{Connections, Identifier, Peer, Step};
 use crate::records::Record;
 
 impl Connections {
-    /// The channel that an identifier of the router before has.
-    pub(in super::super) fn channel_of(one: &Identifier) -> u64 {
-        one.channel
-    }
-
     /// Keeps an identifier of the router before.
     pub(in super::super) fn keep(&mut self, id: u32, one: Identifier, record: Record) {
         if let (true, Some(own)) = (one.is_bound, one.own) {
@@ -27,8 +22,8 @@ impl Connections {
         }
     }
 
-    /// Brings all identifiers up to date once they are there. `has_link` says whether a link is there, `is_held` whether a request is
-    /// held, and `is_silent` whether nobody hears of the ends of a node's programs. Gives the identifiers whose peers are gone.
+    /// Brings all identifiers up to date once they are there. Gives those whose peers are gone. `has_link` says whether a link is
+    /// there, and `is_held` whether a request is held. Nobody hears of the ends of programs of nodes that are silent (`is_silent`).
     pub(in super::super) fn settle(
         &mut self,
         has_link: impl Fn(u64) -> bool,
