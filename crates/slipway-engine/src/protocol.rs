@@ -25,9 +25,9 @@ pub use self::frame::Frames;
 pub use self::hello::{Hello, VERSION};
 pub use self::log::LogPiece;
 pub use self::operation::{
-    Alone, Change, Descriptor, End, Ended, FollowLog, Halt, HearProgram, JobEnded, Keep, Lift, Operation, Pause,
-    PlayerRequest, Prepare, ReadFast, ReadGraph, ReadLinks, ReadLog, ReadPolicy, ReadSockets, ReadState, Relocate,
-    Request, RestoreLinks, Resume, SetPolicy, Settle,
+    Alone, Change, Descriptor, End, Ended, FollowLog, Halt, HearProgram, HoldAnswers, JobEnded, Keep, Lift, Operation,
+    Pause, PlayerRequest, Prepare, ReadFast, ReadGraph, ReadLinks, ReadLog, ReadPolicy, ReadSockets, ReadState,
+    Relocate, Request, RestoreLinks, Resume, SetPolicy, Settle,
 };
 pub(crate) use self::server::{Answer, Interest, Responder, Server};
 pub use self::state::State;

@@ -476,7 +476,7 @@ impl BlockedAccepts {
         });
         for BlockedAccept { tree, call, .. } in late {
             // A caller that is gone needs no answer.
-            let _ = tree.listener.answer(call.id, Err(Errno::AGAIN));
+            let _ = tree.answer(call.id, Err(Errno::AGAIN));
         }
     }
 }

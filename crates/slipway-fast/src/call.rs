@@ -119,7 +119,7 @@ impl Trapped<'_> {
     pub(crate) fn answer(&self, answer: &Answer) {
         // A caller that is gone needs no answer.
         let _ = match answer {
-            Answer::Result(result) => self.tree.listener.answer(self.call.id, *result),
+            Answer::Result(result) => self.tree.answer(self.call.id, *result),
             Answer::GoOn => self.tree.listener.go_on(self.call.id),
             Answer::Done | Answer::Blocked => Ok(()),
         };

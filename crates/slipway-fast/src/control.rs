@@ -76,6 +76,17 @@ pub enum Order<F = OwnedFd> {
         /// Indices in the lab.
         nodes: Vec<NodeId>,
     },
+    /// These nodes are about to be frozen: their programs get no answers until [`Release`](Self::Release), or for a second. The
+    /// router answers with [`Report::Heeded`].
+    Hold {
+        /// Indices in the lab.
+        nodes: Vec<NodeId>,
+    },
+    /// Programs of these nodes get answers again.
+    Release {
+        /// Indices in the lab.
+        nodes: Vec<NodeId>,
+    },
     /// These nodes start anew: connections that waited for them end.
     Wake {
         /// Indices in the lab.
@@ -149,6 +160,8 @@ enum Words {
     Conditions { nodes: Vec<NodeId> },
     Policy { text: String, more: bool },
     Silence { nodes: Vec<NodeId> },
+    Hold { nodes: Vec<NodeId> },
+    Release { nodes: Vec<NodeId> },
     Wake { nodes: Vec<NodeId> },
     Forget { nodes: Vec<NodeId> },
     Status,
@@ -177,6 +190,8 @@ impl Order {
             Words::Conditions { nodes } => Self::Conditions { nodes },
             Words::Policy { text, more } => Self::Policy { text, more },
             Words::Silence { nodes } => Self::Silence { nodes },
+            Words::Hold { nodes } => Self::Hold { nodes },
+            Words::Release { nodes } => Self::Release { nodes },
             Words::Wake { nodes } => Self::Wake { nodes },
             Words::Forget { nodes } => Self::Forget { nodes },
             Words::Status => Self::Status,
@@ -198,6 +213,8 @@ impl<F: AsFd> Order<F> {
             Self::Conditions { nodes } => Words::Conditions { nodes: nodes.clone() },
             Self::Policy { text, more } => Words::Policy { text: text.clone(), more: *more },
             Self::Silence { nodes } => Words::Silence { nodes: nodes.clone() },
+            Self::Hold { nodes } => Words::Hold { nodes: nodes.clone() },
+            Self::Release { nodes } => Words::Release { nodes: nodes.clone() },
             Self::Wake { nodes } => Words::Wake { nodes: nodes.clone() },
             Self::Forget { nodes } => Words::Forget { nodes: nodes.clone() },
             Self::Status => Words::Status,

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use slipway_lab::id::NodeId;
 
 use crate::blocked_accepts::BlockedAccepts;
+use crate::gate::Gate;
 use crate::journal::Journal;
 use crate::sync::lock;
 use crate::walk;
@@ -18,6 +19,8 @@ pub(crate) struct NodeTable {
     blocked_accepts: Mutex<HashMap<NodeId, Arc<BlockedAccepts>>>,
     /// The inode of each node's PID namespace.
     namespaces: Mutex<HashMap<NodeId, u64>>,
+    /// Gates of answers, by node.
+    gates: Mutex<HashMap<NodeId, Arc<Gate>>>,
     /// Nodes that have ended silently.
     silent: Mutex<HashSet<NodeId>>,
 }
@@ -68,6 +71,11 @@ impl NodeTable {
         let chosen = namespaces.iter().filter(|(node, _)| of(**node)).map(|(_, namespace)| *namespace).collect();
         drop(namespaces);
         walk::processes(&chosen)
+    }
+
+    /// The gate of answers to a node's programs.
+    pub(crate) fn gate(&self, node: NodeId) -> Arc<Gate> {
+        Arc::clone(lock(&self.gates).entry(node).or_default())
     }
 
     /// Whether peers must not notice that this node has ended.

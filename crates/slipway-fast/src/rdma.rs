@@ -16,7 +16,7 @@ mod outside;
 mod resume;
 mod saved;
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -34,7 +34,7 @@ use crate::rdma_wire::{Event, Kind, Offer};
 use crate::records::{Found, Records};
 use crate::sync::{STACK_BYTES, bell, lock, ring};
 pub(crate) use channel::Waiting;
-use channel::{Channel, Queued};
+use channel::{Channel, Queued, Taken};
 use commit::{Due, Locked};
 pub(crate) use connections::Wish;
 use connections::{Asked, Connections};
@@ -237,13 +237,20 @@ impl Rdma {
         }
     }
 
+    /// Gives events to calls of these nodes that wait for some, now that answers are held no longer.
+    pub(crate) fn give(&self, nodes: &BTreeSet<NodeId>) {
+        let mut state = self.state();
+        let State { channels, due, .. } = &mut *state;
+        due.channels.extend(channels.iter().filter(|(_, one)| nodes.contains(&one.node)).map(|(&inode, _)| inode));
+    }
+
     /// Takes the next event for a call, now or when it comes.
     pub(crate) fn get_event(&self, at: Standing<'_>, waiting: Waiting, may_wait: bool) -> Result<(), Errno> {
         let mut state = self.state();
         state.begin(at);
         let State { channels, connections, .. } = &mut *state;
         let channel = channels.get_mut(&at.channel).ok_or(Errno::BADF)?;
-        let Some(queued) = channel.events.pop_front() else {
+        let Some(queued) = channel.events.front() else {
             channel.unmark(at.end);
             channel.waiting.retain(|waiting| waiting.tree.listener.is_waiting(waiting.call.id));
             return if may_wait {
@@ -253,10 +260,13 @@ impl Rdma {
                 Err(Errno::AGAIN)
             };
         };
-        if waiting.take(&queued) {
-            connections.reported(queued.counted);
-        } else {
-            channel.events.push_front(queued);
+        match waiting.take(queued) {
+            Taken::Yes => {
+                connections.reported(queued.counted);
+                channel.events.pop_front();
+            }
+            Taken::No => {}
+            Taken::Later => channel.waiting.push(waiting),
         }
         if channel.events.is_empty() {
             channel.unmark(at.end);

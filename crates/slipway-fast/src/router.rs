@@ -7,6 +7,7 @@
 
 mod accepts;
 mod asked;
+mod hold;
 mod takeover;
 
 use std::collections::HashSet;
@@ -14,6 +15,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 use std::{io, iter, thread};
 
+use self::hold::Hold;
 use rustix::process::{Resource, getrlimit};
 use slipway_lab::id::{HostId, NodeId};
 use slipway_sys::bpf::ThreadCounts;
@@ -72,6 +74,8 @@ pub struct Router {
     unfinished: Mutex<Vec<(HandoffCall, Connection)>>,
     /// Trees that are not served yet.
     introduced: Mutex<Vec<Introduced>>,
+    /// Nodes whose programs get no answers.
+    holds: Mutex<Vec<Hold>>,
 }
 
 /// A tree of programs that is not served yet.
@@ -139,8 +143,8 @@ impl Router {
             Trapped { parts: &serving, tree, blocked_accepts, call }.carry_out();
         })?;
         thread::Builder::new().name("rates".into()).stack_size(STACK_BYTES).spawn(move || limiter.run())?;
-        let (unfinished, introduced) = Default::default();
-        Ok(Arc::new(Self { counts, parts, nodes, helpers, unfinished, introduced }))
+        let (unfinished, introduced, holds) = Default::default();
+        Ok(Arc::new(Self { counts, parts, nodes, helpers, unfinished, introduced, holds }))
     }
 
     /// Takes a tree of programs of a node, and goes on with the handoffs that another router had begun; `number` is the tree's, for all
@@ -151,7 +155,7 @@ impl Router {
     pub fn introduce(self: &Arc<Self>, node: NodeId, number: u64, listener: Listener) -> io::Result<()> {
         self.parts.rdma.resume()?;
         let blocked_accepts = self.blocked_accepts_for(node)?;
-        let tree = Arc::new(Tree::new(node, number, listener)?);
+        let tree = Arc::new(Tree::new(node, number, listener, self.nodes.gate(node))?);
         // Before Linux 6.6 the scheduler chooses, which is only slower.
         let _ = tree.listener.wake_on_the_callers_core();
         finish(&self.parts, &tree, &blocked_accepts, self.handoffs_of(number));

@@ -95,6 +95,11 @@ fn obey(router: &Arc<Router>, control: &RouterEnd, order: Order, rules: &mut Str
             }
             control.report(&Report::Heeded)?;
         }
+        Order::Hold { nodes } => {
+            router.hold(&nodes)?;
+            control.report(&Report::Heeded)?;
+        }
+        Order::Release { nodes } => router.release(&nodes),
         Order::Wake { nodes } => nodes.into_iter().for_each(|node| router.wake(node)),
         Order::Forget { nodes } => nodes.into_iter().for_each(|node| router.forget(node)),
         Order::Status => control.status(&serde_json::to_string(&router.status())?)?,

@@ -12,6 +12,7 @@ use slipway_sys::notify::{Call, Caller, Listener};
 
 use crate::bounded::BoundedMap;
 use crate::epolls::Epolls;
+use crate::gate::Gate;
 use crate::interrupted_connects::InterruptedConnects;
 use crate::replaced_sockets::ReplacedSockets;
 use crate::reply_tracker::ReplyTracker;
@@ -29,6 +30,8 @@ pub(crate) struct Tree {
     pub(crate) number: u64,
     /// The listener that receives and answers their calls.
     pub(crate) listener: Listener,
+    /// The gate of answers to the node's programs.
+    gate: Arc<Gate>,
     /// Their epoll instances.
     pub(crate) epolls: Mutex<Epolls>,
     /// Connections of their interrupted calls.
@@ -59,7 +62,7 @@ impl Tree {
     ///
     /// # Errors
     /// As `epoll_create1(2)`.
-    pub(crate) fn new(node: NodeId, number: u64, listener: Listener) -> io::Result<Self> {
+    pub(crate) fn new(node: NodeId, number: u64, listener: Listener, gate: Arc<Gate>) -> io::Result<Self> {
         let replaced_sockets = Mutex::new(ReplacedSockets::new()?);
         let (epolls, interrupted, writing, numbering, replies, turn) = Default::default();
         let callers = Mutex::new(BoundedMap::new(REMEMBERED));
@@ -68,6 +71,7 @@ impl Tree {
             node,
             number,
             listener,
+            gate,
             epolls,
             interrupted,
             replaced_sockets,
@@ -81,6 +85,19 @@ impl Tree {
             served,
             done,
         })
+    }
+
+    /// Answers a call, once answers to the node are not held.
+    ///
+    /// # Errors
+    /// As [`Listener::answer`].
+    pub(crate) fn answer(&self, call: u64, result: Result<i64, Errno>) -> io::Result<()> {
+        self.gate.pass(|| self.listener.answer(call, result))
+    }
+
+    /// Answers a call by a function. `None` while answers to the node are held.
+    pub(crate) fn try_answer<T>(&self, answer: impl FnOnce(&Listener) -> T) -> Option<T> {
+        self.gate.try_pass(|| answer(&self.listener))
     }
 
     /// Waits for a call, as [`Listener::receive`]; and returns whether there are more.

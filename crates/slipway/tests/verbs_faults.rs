@@ -3,7 +3,7 @@
 
 mod common;
 
-use std::io::{BufRead as _, BufReader, Lines, Write as _};
+use std::io::{BufRead as _, BufReader, Lines, Read as _, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
 use common::rdma::{by_rdma_cm, program};
@@ -244,11 +244,11 @@ impl Client {
     }
 }
 
-/// Connections of `rdma_cm` and their listeners outlive routers: the next one goes on with their events.
-fn outlives_routers(hosts: u32) {
+/// Connections of `rdma_cm` and their listeners outlive what comes over the lab, again and again.
+fn outlives(name: &str, hosts: u32, comes: impl Fn(&Lab<'_>, &str)) {
     common::verbs::plug_in();
     let place = Place::new();
-    let lab = place.up(&format!("managed{hosts}"), &lab(hosts));
+    let lab = place.up(&format!("{name}{hosts}"), &lab(hosts));
     let address = lab.exec("a", ["hostname", "-i"]);
     let address = address.split_whitespace().next().expect("an address");
     let mut server = program(&lab, "a", &["rping", "-s", "-P"]).stderr(Stdio::inherit()).spawn().expect("started");
@@ -258,7 +258,7 @@ fn outlives_routers(hosts: u32) {
     let mut client = Client::start(&lab, address);
     for _ in 0..4 {
         client.goes_on();
-        replace(|| pids(&place.json(["inspect", &lab.name])["state"]["routers"]));
+        comes(&lab, address);
         client.goes_on();
         // The listener is there, and the server hears that this one leaves.
         connects();
@@ -274,6 +274,11 @@ fn outlives_routers(hosts: u32) {
     server.wait().expect("it ends");
 }
 
+/// The next router goes on with their events.
+fn outlives_routers(hosts: u32) {
+    outlives("managed", hosts, |lab, _| replace(|| pids(&lab.place.json(["inspect", &lab.name])["state"]["routers"])));
+}
+
 #[test]
 fn programs_of_rdma_cm_within_a_host_outlive_routers() {
     outlives_routers(1);
@@ -282,6 +287,24 @@ fn programs_of_rdma_cm_within_a_host_outlive_routers() {
 #[test]
 fn programs_of_rdma_cm_between_hosts_outlive_routers() {
     outlives_routers(2);
+}
+
+/// A freeze comes at any moment of a command or an event.
+#[test]
+fn programs_of_rdma_cm_outlive_freezes() {
+    outlives("frozen", 2, |lab, address| {
+        // `rping` closes its channel beside a thread that asks for events, and fails where the freeze has that ask again.
+        let clients = format!("echo begun; for i in $(seq 10); do rping -c -a {address} -C 1; done");
+        let mut clients = program(lab, "b", &["sh", "-c", &clients]).stderr(Stdio::inherit()).spawn().expect("started");
+        // A program cannot be started in a frozen node.
+        let mut begun = [0; 6];
+        clients.stdout.as_mut().expect("a pipe").read_exact(&mut begun).expect("it begins");
+        for _ in 0..10 {
+            lab.place.run(["freeze", &lab.name, "a", "b"]);
+            lab.place.run(["thaw", &lab.name, "a", "b"]);
+        }
+        clients.wait().expect("all clients are served");
+    });
 }
 
 #[test]

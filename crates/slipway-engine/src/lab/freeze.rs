@@ -3,10 +3,12 @@
 use slipway_lab::id::NodeId;
 
 use super::{LabError, Running};
+use crate::protocol::HoldAnswers;
 
 impl Running {
     /// Stops every process of these nodes, or none where one cannot be stopped. Gives those that were not frozen already.
     pub(crate) fn stop_programs(&self, nodes: &[NodeId]) -> Result<Vec<NodeId>, LabError> {
+        self.hold_answers(nodes)?;
         let mut stopped = Vec::with_capacity(nodes.len());
         let mut stop = |node: NodeId| {
             let group = self.need_group(node)?;
@@ -21,6 +23,14 @@ impl Running {
             Ok(()) => Ok(stopped),
             Err(error) => Err(self.with_programs_back(error, &stopped)),
         }
+    }
+
+    /// Has routers answer none of these programs while they stop.
+    fn hold_answers(&self, nodes: &[NodeId]) -> Result<(), LabError> {
+        let is_fast =
+            |node: &NodeId| self.lab.nodes[*node].networks(&self.lab).any(|network| network.bypasses.tcp.is_some());
+        let nodes: Vec<NodeId> = nodes.iter().copied().filter(is_fast).collect();
+        if nodes.is_empty() { Ok(()) } else { self.ask(HoldAnswers { nodes }) }
     }
 
     /// Lets every process of these nodes go on. All are tried; the first failure is told.

@@ -63,6 +63,7 @@ service! {
         Lift -> Ended,
         Settle -> Ended,
         RestoreLinks -> Ended,
+        HoldAnswers -> (),
         Halt -> (),
         Relocate -> (),
         ReadLinks -> LinkReport,
@@ -138,6 +139,14 @@ pub struct Keep {}
 /// Silences nodes' links, then ends every process in them. Files and links stay.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Halt {
+    /// The nodes.
+    pub nodes: Vec<NodeId>,
+}
+
+/// Has routers answer no calls of these nodes' programs, until the [`Change`] that freezes the nodes, or for a second. A thread that
+/// is frozen in the moment of an answer would not hear it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HoldAnswers {
     /// The nodes.
     pub nodes: Vec<NodeId>,
 }
@@ -235,7 +244,7 @@ impl Request {
     pub fn nodes(&self) -> &[NodeId] {
         match self {
             Self::Change(Change { order, .. }) | Self::Prepare(Prepare { order }) => order.nodes(),
-            Self::Halt(Halt { nodes }) => nodes,
+            Self::Halt(Halt { nodes }) | Self::HoldAnswers(HoldAnswers { nodes }) => nodes,
             Self::Relocate(Relocate { node, .. })
             | Self::HearProgram(HearProgram { node })
             | Self::ReadLog(ReadLog { node, .. })
@@ -257,7 +266,8 @@ impl Service for Request {
             Self::Keep(_) => "hearing of other machines",
             Self::ReadLinks(_) | Self::ReadGraph(_) => "reporting on links",
             Self::ReadState(_) | Self::ReadLog(_) | Self::FollowLog(_) => "seeing to nodes' programs",
-            Self::SetPolicy(_)
+            Self::HoldAnswers(_)
+            | Self::SetPolicy(_)
             | Self::ReadPolicy(_)
             | Self::HearProgram(_)
             | Self::ReadFast(_)

@@ -92,6 +92,7 @@ fn request() -> impl Strategy<Value = Request> {
         Just(Settle {}.into()),
         Just(Keep {}.into()),
         nodes().prop_map(|nodes| Halt { nodes }.into()),
+        nodes().prop_map(|nodes| HoldAnswers { nodes }.into()),
         (node(), 0..9_usize).prop_map(|(node, host)| Relocate { node, host: HostId(host) }.into()),
         Just(RestoreLinks {}.into()),
         Just(ReadLinks {}.into()),

@@ -100,7 +100,7 @@ fn connected(call: &Trapped<'_>, end: &OwnedFd) -> Result<Answer, Answer> {
         call.track_reply(Reply::Connected(fstat(end)?.st_ino), now);
     }
     // A program that a signal interrupts now calls again, without having received the answer.
-    if call.tree.listener.answer(call.call.id, Ok(0)).is_err() {
+    if call.tree.answer(call.call.id, Ok(0)).is_err() {
         change(call, end, |metadata| SocketMetadata { reported: false, ..metadata })?;
     }
     Ok(Answer::Done)

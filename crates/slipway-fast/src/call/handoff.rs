@@ -127,7 +127,7 @@ pub(super) fn hand_off(call: &Trapped<'_>, accepted: &Accepted) -> Result<Answer
         entry.report(now.map(|now| now.interrupted));
     }
     let claim = reply(call, accepted, number).zip(now).map(|(reply, now)| call.track_reply(reply, now));
-    match listener.answer(call.call.id, Ok(number.into())) {
+    match call.tree.answer(call.call.id, Ok(number.into())) {
         // A later call gets the answer.
         Err(_) if claim.is_none_or(|claim| claim.take()) => {
             Err(NotHandedOff { answer: Answer::Done, number: Some(number) })
@@ -167,7 +167,7 @@ pub(crate) fn finish(
         // Checked only now: if the call still waits, the searched descriptor table was its caller's.
         let waits = tree.listener.is_waiting(call);
         let answered = match connection.number {
-            Some(number) if waits => tree.listener.answer(call, Ok(number.into())).is_ok(),
+            Some(number) if waits => tree.answer(call, Ok(number.into())).is_ok(),
             // A signal may have come before the answer. The thread's next call says so.
             Some(number) if reported => {
                 let _ = track_again(parts, tree, &handoff, &connection, number);

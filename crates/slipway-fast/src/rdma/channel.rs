@@ -79,24 +79,37 @@ pub(crate) struct Waiting {
     pub(crate) room: usize,
 }
 
+/// Whether a call took an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Taken {
+    Yes,
+    /// The call is gone.
+    No,
+    /// Answers to the node are held.
+    Later,
+}
+
 impl Waiting {
-    /// Gives it an event. False where the call is gone.
-    pub(super) fn take(&self, queued: &Queued) -> bool {
+    /// Gives it an event.
+    pub(super) fn take(&self, queued: &Queued) -> Taken {
         let bytes = queued.event.write();
         let bytes = &bytes[..bytes.len().min(self.room)];
-        if !self.tree.listener.is_waiting(self.call.id) {
-            return false;
-        }
-        // The next router asks whether this call was answered.
-        queued.begin((self.tree.number, self.call.id));
-        let written = self.memory.write(self.answer_at, bytes).map_err(|_| Errno::FAULT);
-        let length = i64::try_from(self.call.args[2]).map_err(|_| Errno::INVAL);
-        let is_answered = self.tree.listener.answer(self.call.id, written.and(length)).is_ok();
-        if !is_answered {
-            queued.save(None);
-            queued.record.iter().for_each(Record::commit);
-        }
-        is_answered
+        let answered = self.tree.try_answer(|listener| {
+            if !listener.is_waiting(self.call.id) {
+                return false;
+            }
+            // The next router asks whether this call was answered.
+            queued.begin((self.tree.number, self.call.id));
+            let written = self.memory.write(self.answer_at, bytes).map_err(|_| Errno::FAULT);
+            let length = i64::try_from(self.call.args[2]).map_err(|_| Errno::INVAL);
+            let is_answered = listener.answer(self.call.id, written.and(length)).is_ok();
+            if !is_answered {
+                queued.save(None);
+                queued.record.iter().for_each(Record::commit);
+            }
+            is_answered
+        });
+        answered.map_or(Taken::Later, |is_answered| if is_answered { Taken::Yes } else { Taken::No })
     }
 }
 
@@ -144,10 +157,13 @@ impl Channel {
     /// Gives events to calls that wait. Has the program's end readable if events are left. Gives the identifiers that count them.
     pub(super) fn give(&mut self) -> Vec<u32> {
         let mut counted = Vec::new();
-        while let (Some(queued), false) = (self.events.front(), self.waiting.is_empty()) {
-            if self.waiting.remove(0).take(queued) {
-                counted.extend(self.events.pop_front().map(|queued| queued.counted));
+        while let (Some(queued), Some(waiting)) = (self.events.front(), self.waiting.first()) {
+            match waiting.take(queued) {
+                Taken::Later => return counted,
+                Taken::Yes => counted.extend(self.events.pop_front().map(|queued| queued.counted)),
+                Taken::No => {}
             }
+            self.waiting.remove(0);
         }
         if !self.events.is_empty() && self.mark != Mark::Yes {
             self.mark = Mark::Yes;

@@ -45,6 +45,22 @@ impl Nodes {
         })
     }
 
+    /// Has routers answer no calls of these nodes' programs for a while.
+    pub(in crate::anchor) fn hold_answers(&mut self, alone: SingleThread, blueprint: &Blueprint, nodes: &[NodeId]) {
+        self.with_bypasses(alone, blueprint, |bypasses, near| {
+            if let Some(routers) = bypasses.tcp_mut() {
+                routers.hold(near, nodes);
+            }
+        });
+    }
+
+    /// Has them answer again.
+    pub(in crate::anchor) fn release_answers(&self, nodes: &[NodeId]) {
+        if let Some(routers) = self.bypasses.tcp() {
+            routers.release(nodes);
+        }
+    }
+
     /// The map with the metadata of sockets on the fast path.
     pub(in crate::anchor) fn notes(&self) -> Result<OwnedFd, FastError> {
         self.bypasses.tcp().ok_or(FastError::NoNetwork)?.notes()

@@ -41,6 +41,10 @@ pub(super) fn answer(
         Request::Halt(of) => {
             to.answer::<protocol::Halt>(nodes.halt(alone, blueprint, &of.nodes).map_err(Error::of(Code::Nodes)))
         }
+        Request::HoldAnswers(of) => {
+            nodes.hold_answers(alone, blueprint, &of.nodes);
+            to.answer::<protocol::HoldAnswers>(Ok(()))
+        }
         Request::Relocate(of) => {
             let done = nodes.relocate(alone, blueprint, of.node, of.host);
             to.answer::<protocol::Relocate>(done.map_err(Error::of(Code::Nodes)))
@@ -103,7 +107,10 @@ fn change(
         Order::Start { nodes: which } => return about_nodes(nodes.start_asked(alone, blueprint, &which)),
         Order::Kill { nodes: which, how } => return about_nodes(nodes.crash(alone, blueprint, &which, how.into())),
         Order::Node { .. } => return Ok(Ended::default()),
-        Order::Freeze { nodes: which } => (true, which),
+        Order::Freeze { nodes: which } => {
+            nodes.release_answers(&which);
+            (true, which)
+        }
         Order::Thaw { nodes: which } => (false, which),
     };
     let done = nodes.with_links(alone, blueprint, |links, around| links.still(around, &which, still));

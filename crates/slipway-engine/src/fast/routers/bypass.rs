@@ -32,6 +32,18 @@ impl Routers {
     }
 }
 
+impl Routers {
+    /// Has programs of these nodes get no answers, until [`release`](Self::release) or for a second.
+    pub(crate) fn hold(&mut self, near: &Near<'_>, nodes: &[NodeId]) {
+        self.have_heeded(near, || Order::Hold { nodes: nodes.to_vec() });
+    }
+
+    /// Programs of these nodes get answers again.
+    pub(crate) fn release(&self, nodes: &[NodeId]) {
+        self.order(|| Order::Release { nodes: nodes.to_vec() });
+    }
+}
+
 impl Bypass for Routers {
     fn waits_for(&self) -> Vec<PollFd<'_>> {
         let wait = |(fd, event)| match event {
