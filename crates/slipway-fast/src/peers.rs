@@ -69,10 +69,11 @@ impl Peers {
         }
     }
 
-    /// Requests, from the router of a host, a stream for messages about one connection of RDMA.
+    /// Requests, from the router of a host, a stream for messages about one connection of RDMA. There is no other way, so this waits
+    /// while that router is being replaced.
     pub(crate) fn manage(&self, host: HostId, client: SocketAddr, server: SocketAddr) -> Managed {
         let (Some(pool), Ok(host)) = (&self.0, u32::try_from(host.index())) else { return Managed::Unreachable };
-        match pool.open(host, &Open { flow: MANAGEMENT, server, client }, PATIENCE) {
+        match pool.open_patiently(host, &Open { flow: MANAGEMENT, server, client }, PATIENCE) {
             Ok(stream) => Managed::Accepted(stream.into()),
             Err(ChannelError::Refused(Refusal::Policy | Refusal::NotServed)) => Managed::Refused,
             Err(_) => Managed::Unreachable,

@@ -39,17 +39,20 @@ pub fn run(setup: RouterSetup) -> io::Result<()> {
         let _ = asking.report(&Report::MoreWakeupSockets { node, ipv6 });
     };
     let router = Router::start(host, address_map, policy, persistent, (Peers::new(pool), outside), more)?;
-    let _acceptor = match listener {
-        None => None,
-        Some(listener) => {
-            let serving = Arc::clone(&router);
-            Some(Acceptor::start(listener, key, hello, Limits::default(), move |asked| serving.asked(asked))?)
-        }
-    };
+    let serving = Arc::clone(&router);
+    let mut accept = listener.map(|listener| {
+        move || Acceptor::start(listener, key, hello, Limits::default(), move |asked| serving.asked(asked))
+    });
+    let mut _acceptor = None;
     control.report(&Report::Ready)?;
     let mut rules = String::new();
     while let Some(order) = control.hear()? {
+        let serves = matches!(order, Order::Serve);
         obey(&router, &control, order, &mut rules)?;
+        // Other routers wait until this one has all that the one before had: the listeners of programs too.
+        if serves && let Some(accept) = accept.take() {
+            _acceptor = Some(accept()?);
+        }
     }
     Ok(())
 }

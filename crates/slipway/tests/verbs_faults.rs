@@ -124,13 +124,15 @@ fn pids(list: &serde_json::Value) -> Vec<i64> {
     list.as_array().expect("a list").iter().filter_map(|it| it["pid"].as_i64()).collect()
 }
 
+fn kill(pid: i64) {
+    let pid = rustix::process::Pid::from_raw(i32::try_from(pid).expect("a number")).expect("a process");
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("killed");
+}
+
 /// Kills processes of the lab, and waits until others are in their places.
 fn replace(pids: impl Fn() -> Vec<i64>) {
     let old = pids();
-    for pid in &old {
-        let pid = rustix::process::Pid::from_raw(i32::try_from(*pid).expect("a number")).expect("a process");
-        rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("killed");
-    }
+    old.iter().copied().for_each(kill);
     await_that("others are in their places", || {
         let new = pids();
         new.len() == old.len() && new.iter().all(|pid| !old.contains(pid))
@@ -287,6 +289,24 @@ fn programs_of_rdma_cm_within_a_host_outlive_routers() {
 #[test]
 fn programs_of_rdma_cm_between_hosts_outlive_routers() {
     outlives_routers(2);
+}
+
+/// The server's host has no router when the client asks.
+#[test]
+fn connections_of_rdma_cm_wait_for_the_next_router() {
+    common::verbs::plug_in();
+    let place = Place::new();
+    let lab = place.up("waiting", &lab(2));
+    let address = lab.exec("a", ["hostname", "-i"]);
+    let address = address.split_whitespace().next().expect("an address");
+    let mut server = program(&lab, "a", &["rping", "-s", "-P"]).stderr(Stdio::inherit()).spawn().expect("started");
+    let once = ["rping", "-c", "-a", address, "-C", "1"];
+    let connects = || program(&lab, "b", &once).stderr(Stdio::inherit()).status().expect("run").success();
+    await_that("the server listens", connects);
+    kill(pids(&place.json(["inspect", &lab.name])["state"]["routers"])[0]);
+    assert!(connects(), "the request waits");
+    lab.exec("a", ["pkill", "-KILL", "rping"]);
+    server.wait().expect("it ends");
 }
 
 /// A freeze comes at any moment of a command or an event.

@@ -58,9 +58,7 @@ impl Pool {
     /// `NotReady` when no connection becomes ready, at once where the last attempt to make one failed. `Gone` when the
     /// other router closes the connection.
     pub fn ask(&self, host: u32, open: &Open, limit: Duration) -> Result<PendingOpen, ChannelError> {
-        let Ready { connection, mut records } = self.take(host, Instant::now() + limit)?;
-        connection.send(&records.seal(open))?;
-        Ok(PendingOpen { flow: open.flow, connection, records })
+        Ok(self.take(host, Instant::now() + limit, Trouble::Ends)?.ask(open)?)
     }
 
     /// [`ask`](Self::ask)s, and waits for the reply, all within `limit`.
@@ -70,6 +68,23 @@ impl Pool {
     pub fn open(&self, host: u32, open: &Open, limit: Duration) -> Result<TcpStream, ChannelError> {
         let deadline = Instant::now() + limit;
         self.ask(host, open, limit)?.wait(deadline)
+    }
+
+    /// Like [`open`](Self::open), for a caller that has no other way: waits while the other router is being replaced, and asks
+    /// the next one.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), after `limit` where there is no router.
+    pub fn open_patiently(&self, host: u32, open: &Open, limit: Duration) -> Result<TcpStream, ChannelError> {
+        let deadline = Instant::now() + limit;
+        loop {
+            let ready = self.take(host, deadline, Trouble::MayPass)?;
+            match ready.ask(open).and_then(|pending| pending.wait(deadline)) {
+                // The router has ended. Its other connections are found to have ended when they are taken.
+                Err(ChannelError::Gone | ChannelError::Io(_)) if Instant::now() < deadline => {}
+                opened => return opened,
+            }
+        }
     }
 
     /// The state of the connections to each other router, in the order of hosts.
@@ -82,7 +97,7 @@ impl Pool {
         self.shared.peers.iter().map(status).collect()
     }
 
-    fn take(&self, host: u32, deadline: Instant) -> Result<Ready, ChannelError> {
+    fn take(&self, host: u32, deadline: Instant, trouble: Trouble) -> Result<Ready, ChannelError> {
         let not_ready = |trouble: &str| ChannelError::NotReady { host, trouble: trouble.to_owned() };
         let peer = self.shared.peers.get(&host).ok_or_else(|| not_ready("it has no router"))?;
         let mut state = peer.lock();
@@ -96,17 +111,30 @@ impl Pool {
                     return Ok(ready);
                 }
             }
-            if let Some(trouble) = &state.trouble {
-                return Err(not_ready(trouble));
-            }
             let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(not_ready("all are in use, and new ones are being made"));
+            match &state.trouble {
+                Some(why) if trouble == Trouble::Ends || left.is_zero() => return Err(not_ready(why)),
+                None if left.is_zero() => return Err(not_ready("all are in use, and new ones are being made")),
+                _ => {}
             }
             state.waiters += 1;
             state = whole(peer.changed.wait_timeout(state, left)).0;
             state.waiters -= 1;
         }
+    }
+}
+
+/// Whether a caller waits where the last attempt to make a connection failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Trouble {
+    Ends,
+    MayPass,
+}
+
+impl Ready {
+    fn ask(mut self, open: &Open) -> Result<PendingOpen, ChannelError> {
+        self.connection.send(&self.records.seal(open))?;
+        Ok(PendingOpen { flow: open.flow, connection: self.connection, records: self.records })
     }
 }
 

@@ -101,11 +101,6 @@ impl Rdma {
         Ok(watched?)
     }
 
-    /// Whether this router has gone on with all that the one before had.
-    pub(crate) fn has_resumed(&self) -> bool {
-        self.state().left.records.is_empty()
-    }
-
     /// Finishes events that the router before was giving to programs of a tree. A call that still waits has not been answered: its
     /// program makes it again.
     pub(crate) fn finish(&self, tree: &Tree) {

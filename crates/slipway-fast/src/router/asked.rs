@@ -99,10 +99,6 @@ impl Router {
         let from = self.parts.address_map.of(client.ip());
         let from = from.filter(|at| u32::try_from(at.host.index()) == Ok(asked.host));
         let (Some(there), Some(from)) = (there, from) else { return drop(asked.refuse(Refusal::NoSuchNode)) };
-        // Listeners of the router before may not be there yet.
-        if !self.parts.rdma.has_resumed() {
-            return drop(asked.refuse(Refusal::Crowded));
-        }
         match self.parts.rules.admits(from.node, there, server.port()) {
             Ok(admission) => {
                 if let Ok(stream) = asked.accept() {
