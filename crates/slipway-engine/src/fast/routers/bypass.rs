@@ -38,6 +38,13 @@ impl Routers {
         self.have_heeded(near, || Order::Hold { nodes: nodes.to_vec() });
     }
 
+    /// Ends connections to these nodes that no router has in hand: the programs that were to have them are gone.
+    fn drop_left(&mut self, nodes: &[NodeId]) {
+        let is_theirs =
+            |order: &Order| matches!(order, Order::Unaccepted { unaccepted, .. } if nodes.contains(&unaccepted.node));
+        self.seats.values_mut().for_each(|seat| seat.left.retain(|_, order| !is_theirs(order)));
+    }
+
     /// Programs of these nodes get answers again.
     pub(crate) fn release(&self, nodes: &[NodeId]) {
         self.order(|| Order::Release { nodes: nodes.to_vec() });
@@ -109,6 +116,7 @@ impl Bypass for Routers {
         let woken: Vec<NodeId> = nodes.iter().copied().filter(|node| self.muted.contains_key(node)).collect();
         if !woken.is_empty() {
             self.order(|| Order::Wake { nodes: woken.clone() });
+            self.drop_left(&woken);
         }
         for node in woken {
             self.muted.remove(&node).into_iter().flatten().for_each(MutedSocket::end);
@@ -128,6 +136,9 @@ impl Bypass for Routers {
     }
 
     fn died(&mut self, nodes: &[NodeId]) {
+        // Clients of a silent node wait until it starts anew.
+        let heard: Vec<NodeId> = nodes.iter().copied().filter(|node| !self.muted.contains_key(node)).collect();
+        self.drop_left(&heard);
         for seat in self.seats.values_mut() {
             let nodes: Vec<NodeId> = nodes.iter().copied().filter(|node| seat.equipped.remove(node)).collect();
             if let Some(process) = seat.process.as_ref().filter(|_| !nodes.is_empty()) {
