@@ -62,6 +62,14 @@ fn carry_out(
             Reply::Done
         }
         Request::Connect { number, gid, peer } => return connect(tables, rules, from, number, (gid, peer)),
+        Request::Leave { number, peer } => {
+            if tables.own(from.program, number)?.transport != Transport::Datagram {
+                return Err(Errno::INVAL);
+            }
+            tables.end_links(|link, _| link == key(number, peer));
+            tables.repace();
+            Reply::Done
+        }
         Request::Register { domain, region, key } => {
             let key = register(tables, from, domain, (region, key), fds)?;
             Reply::Key { key, proof: tables.prove(from.node, Kind::Region, key) }

@@ -353,12 +353,21 @@ impl State {
         }
     }
 
+    /// Has the broker forget the connection of a datagram queue pair with this peer, which this end has no more.
+    pub(super) fn leave(&mut self, number: u32, peer: u32) {
+        // A broker that is gone has forgotten it.
+        let _ = self.client.ask(&Request::Leave { number, peer }, &[]);
+        // A note that came before the reply tells of that connection.
+        while self.client.reached(number, peer).is_some() {}
+    }
+
     /// The connection of a datagram queue pair with this peer, made where there is none, or where it was cut.
     pub(super) fn reach(&mut self, pair: &mut QueuePair, peer: (Gid, u32)) -> Option<usize> {
-        if let Some(&number) = pair.by_peer.get(&peer.1)
-            && !pair.connections[number].is_cut
-        {
-            return Some(number);
+        if let Some(&number) = pair.by_peer.get(&peer.1) {
+            if !pair.connections[number].is_cut {
+                return Some(number);
+            }
+            self.leave(pair.number, peer.1);
         }
         let request = Request::Connect { number: pair.number, gid: peer.0, peer: peer.1 };
         let joint = match self.client.ask(&request, &[]) {

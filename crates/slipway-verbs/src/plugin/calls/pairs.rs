@@ -262,7 +262,10 @@ fn reset(state: &mut State, index: usize) {
     pair.receives.clear();
     pair.partial = None;
     pair.connections.clear();
-    pair.by_peer.clear();
+    let peers = std::mem::take(&mut pair.by_peer);
+    if pair.transport == Transport::Datagram {
+        peers.keys().for_each(|&peer| state.leave(pair.number, peer));
+    }
     pair.served = 0;
     pair.not_ready_since = None;
     pair.closed_since = None;

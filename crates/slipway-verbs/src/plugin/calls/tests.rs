@@ -274,6 +274,45 @@ fn closed(connection: &Connection) {
     poll(&mut [PollFd::new(&connection.bell(), PollFlags::RDHUP)], None).unwrap();
 }
 
+/// Either end of a connection may be gone while both queue pairs live.
+#[test]
+fn datagrams_reach_a_peer_anew_where_either_end_has_lost_the_connection() {
+    let given = given();
+    let mut peer = Client::over(connect("", given.broker.to_str().unwrap()).unwrap());
+    let made = peer.ask(&Request::CreateQueuePair { transport: Transport::Datagram, domain: DOMAIN }, &[]);
+    let Ok((Reply::QueuePair { number: to, .. }, _)) = made else { panic!("a queue pair") };
+    let (index, number) = given.pair_of(Transport::Datagram);
+    let gid = given.device.lock().gids[0];
+    let begin = || {
+        for to in [state::INIT, state::READY_TO_RECEIVE, state::READY_TO_SEND] {
+            given.modify(index, to).unwrap();
+        }
+    };
+    let mut send = || {
+        given.post(index, super::super::queues::Work { to: Some((gid, to)), ..given.work(1, &[], 0) });
+        assert_eq!(results(&given.poll(1)), [(1, 0)]);
+        // The note stands before the reply.
+        peer.ask(&Request::Hello, &[]).unwrap();
+        peer.reached(to, number)
+    };
+    begin();
+    let kept = send();
+    assert!(kept.is_some());
+    // This queue pair begins anew.
+    given.modify(index, state::RESET).unwrap();
+    begin();
+    let kept = (kept, send());
+    assert!(kept.1.is_some(), "the peer hears of another connection");
+    // The peer's does.
+    drop(kept);
+    let mut state = given.device.lock();
+    closed(&state.queue_pairs[index].as_ref().unwrap().connections[0]);
+    turn(&mut state, (index as u64) << 32, true);
+    drop(state);
+    assert!(send().is_some(), "and of a third");
+    assert!(send().is_none());
+}
+
 /// A carrier, a relaying broker or the peer's program may have ended: the peer itself is there again.
 #[test]
 fn datagrams_reach_a_peer_anew_whose_connection_was_cut() {
