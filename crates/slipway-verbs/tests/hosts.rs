@@ -144,6 +144,15 @@ impl Lab {
         }
     }
 
+    /// A program of each host, with a queue pair.
+    fn pairs(&mut self, transport: Transport) -> [(OwnedFd, u32); 2] {
+        [0, 1].map(|host| {
+            let program = self.program(host);
+            let number = self.pair(&program, transport);
+            (program, number)
+        })
+    }
+
     fn connect(&mut self, program: &OwnedFd, number: u32, host: usize, peer: u32) {
         self.ask(program, &Request::Connect { number, gid: gid(address(host)), peer });
     }
@@ -182,8 +191,7 @@ fn are_ends(one: &OwnedFd, other: &OwnedFd) {
 #[test]
 fn one_after_the_other_gets_an_end_of_one_stream() {
     let mut lab = Lab::new([open(), open()]);
-    let (a, b) = (lab.program(0), lab.program(1));
-    let (one, other) = (lab.pair(&a, Transport::Reliable), lab.pair(&b, Transport::Reliable));
+    let [(a, one), (b, other)] = lab.pairs(Transport::Reliable);
     assert_ne!(one, other, "numbers of a lab differ");
     lab.connect(&a, one, 1, other);
     assert!(hear(&a).is_none(), "the other broker is asked first");
@@ -198,8 +206,7 @@ fn one_after_the_other_gets_an_end_of_one_stream() {
 fn both_at_once_get_the_ends_of_one_stream() {
     for first in [0, 1] {
         let mut lab = Lab::new([open(), open()]);
-        let (a, b) = (lab.program(0), lab.program(1));
-        let (one, other) = (lab.pair(&a, Transport::Reliable), lab.pair(&b, Transport::Reliable));
+        let [(a, one), (b, other)] = lab.pairs(Transport::Reliable);
         lab.connect(&a, one, 1, other);
         lab.connect(&b, other, 0, one);
         let mut said = [Ok(()); 2];
@@ -215,8 +222,7 @@ fn both_at_once_get_the_ends_of_one_stream() {
 #[test]
 fn datagrams_reach_a_program_that_did_not_ask() {
     let mut lab = Lab::new([open(), open()]);
-    let (a, b) = (lab.program(0), lab.program(1));
-    let (one, other) = (lab.pair(&a, Transport::Datagram), lab.pair(&b, Transport::Datagram));
+    let [(a, one), (b, other)] = lab.pairs(Transport::Datagram);
     lab.connect(&a, one, 1, other);
     lab.carry(0).unwrap();
     let ours = joined(&a);
@@ -264,8 +270,7 @@ fn a_broker_speaks_for_its_own_host_alone() {
 #[test]
 fn a_revocation_ends_the_stream_for_both_whatever_they_hold() {
     let mut lab = Lab::new([open(), open()]);
-    let (a, b) = (lab.program(0), lab.program(1));
-    let (one, other) = (lab.pair(&a, Transport::Reliable), lab.pair(&b, Transport::Reliable));
+    let [(a, one), (b, other)] = lab.pairs(Transport::Reliable);
     lab.connect(&a, one, 1, other);
     lab.carry(0).unwrap();
     let ours = joined(&a);
@@ -281,8 +286,7 @@ fn a_revocation_ends_the_stream_for_both_whatever_they_hold() {
 #[test]
 fn a_stream_that_closes_slowly_holds_nobody_up() {
     let mut lab = Lab::new([open(), open()]);
-    let (a, b) = (lab.program(0), lab.program(1));
-    let (one, other) = (lab.pair(&a, Transport::Reliable), lab.pair(&b, Transport::Reliable));
+    let [(a, one), (_b, other)] = lab.pairs(Transport::Reliable);
     lab.connect(&a, one, 1, other);
     let (ticket, question) = lab.questions[0].lock().unwrap().pop_front().expect("a question");
     let Question::Join(join) = question else { panic!("{question:?}") };
@@ -302,8 +306,7 @@ fn a_stream_that_closes_slowly_holds_nobody_up() {
 #[test]
 fn an_answer_for_a_program_that_is_gone_closes_the_stream() {
     let mut lab = Lab::new([open(), open()]);
-    let (a, b) = (lab.program(0), lab.program(1));
-    let (one, other) = (lab.pair(&a, Transport::Reliable), lab.pair(&b, Transport::Reliable));
+    let [(a, one), (b, other)] = lab.pairs(Transport::Reliable);
     lab.connect(&a, one, 1, other);
     drop(a);
     lab.turn();
@@ -322,8 +325,7 @@ fn a_limited_pair_is_relayed_by_both_brokers() {
             let limits: Limits = Box::new(|_, _| Terms { flow: Some(1 << 30), ..Terms::default() });
             broker.set_rules(open(), limits);
         }
-        let (a, b) = (lab.program(0), lab.program(1));
-        let (one, other) = (lab.pair(&a, transport), lab.pair(&b, transport));
+        let [(a, one), (b, other)] = lab.pairs(transport);
         lab.connect(&a, one, 1, other);
         lab.carry(0).unwrap();
         let Some((Answer::Reply(Reply::Connected { end: End::Second, .. }), ours)) = hear(&a) else {
@@ -351,8 +353,7 @@ fn a_limited_pair_is_relayed_by_both_brokers() {
 #[test]
 fn parted_nodes_stand_still_and_are_joined_no_more() {
     let mut lab = Lab::new([open(), open()]);
-    let (a, b) = (lab.program(0), lab.program(1));
-    let (one, other) = (lab.pair(&a, Transport::Reliable), lab.pair(&b, Transport::Reliable));
+    let [(a, one), (b, other)] = lab.pairs(Transport::Reliable);
     lab.connect(&a, one, 1, other);
     lab.carry(0).unwrap();
     joined(&a);
@@ -401,8 +402,7 @@ fn is_told_of_a_change(program: &OwnedFd) -> bool {
 #[test]
 fn brokers_tell_each_other_of_the_members_of_groups() {
     let mut lab = Lab::new([open(), open()]);
-    let (a, b) = (lab.program(0), lab.program(1));
-    let (one, other) = (lab.pair(&a, Transport::Datagram), lab.pair(&b, Transport::Datagram));
+    let [(a, one), (b, other)] = lab.pairs(Transport::Datagram);
     assert_eq!(members(&mut lab, &a), []);
     for (program, number) in [(&a, one), (&b, other)] {
         lab.ask(program, &Request::Attach { number, group: group() });
@@ -455,8 +455,7 @@ fn a_successor_learns_of_the_members_of_groups() {
 #[test]
 fn a_group_has_bounds_and_only_members_that_the_policy_lets_a_program_reach() {
     let mut lab = Lab::new([Box::new(|from, to| if from == to { Ok(()) } else { Err(Errno::ACCESS) }), open()]);
-    let (a, b) = (lab.program(0), lab.program(1));
-    let (one, other) = (lab.pair(&a, Transport::Datagram), lab.pair(&b, Transport::Datagram));
+    let [(a, one), (b, other)] = lab.pairs(Transport::Datagram);
     let reliable = lab.pair(&a, Transport::Reliable);
     lab.ask(&b, &Request::Attach { number: other, group: group() });
     lab.carry_all();

@@ -33,8 +33,7 @@ fn a_question_waits_for_a_queue_pair_that_has_yet_to_be_named() {
 #[test]
 fn a_datagram_connection_that_has_ended_is_made_anew() {
     let mut lab = Lab::new([open(), open()]);
-    let (a, b) = (lab.program(0), lab.program(1));
-    let (one, other) = (lab.pair(&a, Transport::Datagram), lab.pair(&b, Transport::Datagram));
+    let [(a, one), (b, other)] = lab.pairs(Transport::Datagram);
     lab.connect(&a, one, 1, other);
     lab.carry(0).unwrap();
     let ours = joined(&a);
@@ -53,8 +52,7 @@ fn a_datagram_connection_that_has_ended_is_made_anew() {
 fn a_relayed_datagram_connection_that_has_ended_is_made_anew() {
     let mut lab = Lab::new([open(), open()]);
     lab.brokers[0].set_rules(open(), Box::new(|_, _| Terms { flow: Some(1 << 30), ..Terms::default() }));
-    let (a, b) = (lab.program(0), lab.program(1));
-    let (one, other) = (lab.pair(&a, Transport::Datagram), lab.pair(&b, Transport::Datagram));
+    let [(a, one), (b, other)] = lab.pairs(Transport::Datagram);
     lab.connect(&a, one, 1, other);
     lab.carry(0).unwrap();
     let Some((Answer::Reply(Reply::Connected { end: End::Second, .. }), ours)) = hear(&a) else { panic!("no relay") };
@@ -72,8 +70,7 @@ fn a_relayed_datagram_connection_that_has_ended_is_made_anew() {
 #[test]
 fn a_datagram_connection_is_made_anew_for_the_broker_that_asked_for_it() {
     let mut lab = Lab::new([open(), open()]);
-    let (a, b) = (lab.program(0), lab.program(1));
-    let (one, other) = (lab.pair(&a, Transport::Datagram), lab.pair(&b, Transport::Datagram));
+    let [(_a, one), (b, other)] = lab.pairs(Transport::Datagram);
     let name = |node: usize, number| Name { gid: gid(address(node)), number };
     let join = Join { transport: Transport::Datagram, from: name(0, one), to: name(1, other) };
     for _ in 0..2 {
