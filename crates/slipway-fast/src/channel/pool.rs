@@ -58,7 +58,7 @@ impl Pool {
     /// `NotReady` when no connection becomes ready, at once where the last attempt to make one failed. `Gone` when the
     /// other router closes the connection.
     pub fn ask(&self, host: u32, open: &Open, limit: Duration) -> Result<PendingOpen, ChannelError> {
-        Ok(self.take(host, Instant::now() + limit, Trouble::Ends)?.ask(open)?)
+        self.take(host, Instant::now() + limit, Trouble::Ends)?.ask(open)
     }
 
     /// [`ask`](Self::ask)s, and waits for the reply, all within `limit`.

@@ -264,7 +264,9 @@ fn reset(state: &mut State, index: usize) {
     pair.connections.clear();
     let peers = std::mem::take(&mut pair.by_peer);
     if pair.transport == Transport::Datagram {
-        peers.keys().for_each(|&peer| state.leave(pair.number, peer));
+        for &peer in peers.keys() {
+            state.leave(pair.number, peer);
+        }
     }
     pair.served = 0;
     pair.not_ready_since = None;
