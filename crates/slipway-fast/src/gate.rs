@@ -1,7 +1,7 @@
 //! Answers to programs of a node, which can be held for a while.
 //!
 //! A thread that is frozen in the moment of an answer goes on without it, as one that a signal has woken
-//! ([`crate::reply_tracker`]), and the kernel does not count that. So routers answer nobody while a node is being frozen.
+//! ([`crate::reply_tracker`]). Nothing counts freezes. So routers answer nobody while a node is being frozen.
 
 use std::sync::{PoisonError, RwLock, RwLockWriteGuard, TryLockError};
 

@@ -79,7 +79,7 @@ pub(crate) struct Waiting {
     pub(crate) room: usize,
 }
 
-/// Whether a call took an event.
+/// The fate of an event that is given to a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Taken {
     Yes,

@@ -11,7 +11,7 @@ use slipway_lab::id::NodeId;
 use super::Router;
 use crate::sync::{STACK_BYTES, lock};
 
-/// The longest that answers are held. Who freezes a node may be killed, or wait for a program that hangs in the kernel.
+/// The longest that answers are held. The process that freezes a node may be killed, or wait for a program that hangs in the kernel.
 const LONGEST: Duration = Duration::from_secs(1);
 
 /// Nodes whose programs get no answers, until this is dropped or a while has passed.
@@ -97,7 +97,7 @@ mod tests {
         assert!(server.join().expect("it has both"), "it was answered before");
     }
 
-    /// Who held them was killed.
+    /// As where the process that held them was killed.
     #[test]
     fn programs_are_not_held_for_ever() {
         let (lab, released) = (Lab::new(), Arc::new(AtomicBool::new(false)));
