@@ -36,9 +36,13 @@ scripts/vm.sh bash -ec '
   exit $code
 ' vm "${skips[*]}" "$kernel" "${executables[@]}" || code=1
 
-# Two machines, each with a device. ssh finds `slipway` on the other by the path.
+# Two machines, each with a device. ssh finds `slipway` on the other by the path. Beside it are other programs, with names such as
+# `rdma`: they must not come before the system's.
+commands=$PWD/target/vm/commands
+mkdir -p "$commands"
+ln -sfn "$(realpath "$(dirname "$kernel")/../slipway")" "$commands/slipway"
 # shellcheck disable=SC2016
-PATH=$(realpath "$(dirname "$kernel")/.."):$PATH scripts/vm.sh --pair bash -ec '
+PATH=$commands:$PATH scripts/vm.sh --pair bash -ec '
   cd crates/slipway
   export CARGO_MANIFEST_DIR=$PWD SLIPWAY_PLUG_IN_IS_BUILT=1
   kernel=$1 gateway=$2 code=0

@@ -76,8 +76,8 @@ pub enum Order<F = OwnedFd> {
         /// Indices in the lab.
         nodes: Vec<NodeId>,
     },
-    /// These nodes are about to be frozen: their programs get no answers until [`Release`](Self::Release), or for a second. The
-    /// router answers with [`Report::Heeded`].
+    /// These nodes are about to be frozen: their programs get no answers until [`Release`](Self::Release), which comes within
+    /// [`LONGEST`](crate::gate::LONGEST). The router answers with [`Report::Heeded`].
     Hold {
         /// Indices in the lab.
         nodes: Vec<NodeId>,

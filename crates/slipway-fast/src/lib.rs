@@ -43,7 +43,7 @@ mod epolls;
 pub mod filter;
 pub mod flows;
 mod furnish;
-mod gate;
+pub mod gate;
 mod helpers;
 mod interrupted_connects;
 pub mod journal;

@@ -16,7 +16,7 @@ mod outside;
 mod resume;
 mod saved;
 
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -237,11 +237,11 @@ impl Rdma {
         }
     }
 
-    /// Gives events to calls of these nodes that wait for some, now that answers are held no longer.
-    pub(crate) fn give(&self, nodes: &BTreeSet<NodeId>) {
+    /// Gives events that were held back, now that answers are not held.
+    pub(crate) fn give(&self) {
         let mut state = self.state();
         let State { channels, due, .. } = &mut *state;
-        due.channels.extend(channels.iter().filter(|(_, one)| nodes.contains(&one.node)).map(|(&inode, _)| inode));
+        due.channels.extend(channels.iter().filter(|(_, one)| !one.waiting.is_empty()).map(|(&inode, _)| inode));
     }
 
     /// Takes the next event for a call, now or when it comes.
@@ -252,9 +252,8 @@ impl Rdma {
         let channel = channels.get_mut(&at.channel).ok_or(Errno::BADF)?;
         let Some(queued) = channel.events.front() else {
             channel.unmark(at.end);
-            channel.waiting.retain(|waiting| waiting.tree.listener.is_waiting(waiting.call.id));
             return if may_wait {
-                channel.waiting.push(waiting);
+                channel.wait(waiting);
                 Ok(())
             } else {
                 Err(Errno::AGAIN)
@@ -266,7 +265,9 @@ impl Rdma {
                 channel.events.pop_front();
             }
             Taken::No => {}
-            Taken::Later => channel.waiting.push(waiting),
+            // The program hears that once answers are not held.
+            Taken::Later if !may_wait => return Err(Errno::AGAIN),
+            Taken::Later => channel.wait(waiting),
         }
         if channel.events.is_empty() {
             channel.unmark(at.end);

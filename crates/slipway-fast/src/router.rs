@@ -7,7 +7,6 @@
 
 mod accepts;
 mod asked;
-mod hold;
 mod takeover;
 
 use std::collections::HashSet;
@@ -15,7 +14,6 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 use std::{io, iter, thread};
 
-use self::hold::Hold;
 use rustix::process::{Resource, getrlimit};
 use slipway_lab::id::{HostId, NodeId};
 use slipway_sys::bpf::ThreadCounts;
@@ -74,8 +72,6 @@ pub struct Router {
     unfinished: Mutex<Vec<(HandoffCall, Connection)>>,
     /// Trees that are not served yet.
     introduced: Mutex<Vec<Introduced>>,
-    /// Nodes whose programs get no answers.
-    holds: Mutex<Vec<Hold>>,
 }
 
 /// A tree of programs that is not served yet.
@@ -143,8 +139,8 @@ impl Router {
             Trapped { parts: &serving, tree, blocked_accepts, call }.carry_out();
         })?;
         thread::Builder::new().name("rates".into()).stack_size(STACK_BYTES).spawn(move || limiter.run())?;
-        let (unfinished, introduced, holds) = Default::default();
-        Ok(Arc::new(Self { counts, parts, nodes, helpers, unfinished, introduced, holds }))
+        let (unfinished, introduced) = Default::default();
+        Ok(Arc::new(Self { counts, parts, nodes, helpers, unfinished, introduced }))
     }
 
     /// Takes a tree of programs of a node, and goes on with the handoffs that another router had begun; `number` is the tree's, for all
@@ -247,6 +243,21 @@ impl Router {
         self.parts.delivery.add_wakeup_sockets(node, ipv6, wakeup_sockets);
     }
 
+    /// Holds answers to programs of these nodes, which are about to be frozen ([`crate::gate`]).
+    pub fn hold(&self, nodes: &[NodeId]) {
+        for &node in nodes {
+            self.nodes.gate(node).hold();
+        }
+    }
+
+    /// Programs of these nodes get answers again.
+    pub fn release(&self, nodes: &[NodeId]) {
+        for &node in nodes {
+            self.nodes.gate(node).release();
+        }
+        self.parts.rdma.give();
+    }
+
     /// From now on no peer notices that listeners of this node end.
     pub fn silence(&self, node: NodeId) {
         self.nodes.silence(node);
@@ -297,6 +308,8 @@ mod tests {
     use std::io::Read as _;
     use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
     use std::os::unix::net::UnixStream;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::mpsc::channel;
 
     use slipway_lab::id::NetworkId;
     use slipway_sys::bpf::SocketStorage;
@@ -304,6 +317,7 @@ mod tests {
     use super::*;
     use crate::address_map::Interface;
     use crate::metadata::BYTES;
+    use crate::nodes::{Lab, SERVER};
     use crate::path::Path;
     use crate::reason::Reason;
 
@@ -333,5 +347,29 @@ mod tests {
         router.parts.confirm(&admission, &client, Path::Tcp);
         assert_eq!(server.read(&mut [0]).expect_err("reset").kind(), io::ErrorKind::ConnectionReset);
         assert_eq!(router.counts.tally().revoked[&Reason::Conditions], 2);
+    }
+
+    /// Clients are answered meanwhile.
+    #[test]
+    fn programs_get_no_answers_until_they_are_released() {
+        let (lab, released) = (Lab::new(), Arc::new(AtomicBool::new(false)));
+        let (tell, told) = channel();
+        let is_released = Arc::clone(&released);
+        let server = lab.server_runs(move || {
+            let listener = TcpListener::bind((SERVER, 80)).expect("bound");
+            tell.send(()).expect("the test waits");
+            let _first = listener.accept().expect("accepted");
+            let was_released = is_released.load(Ordering::SeqCst);
+            let _second = listener.accept().expect("accepted");
+            was_released
+        });
+        told.recv().expect("it listens");
+        lab.router.hold(&[NodeId(1)]);
+        for _ in 0..2 {
+            lab.client(|| TcpStream::connect((SERVER, 80)).map(drop)).expect("clients are answered");
+        }
+        released.store(true, Ordering::SeqCst);
+        lab.router.release(&[NodeId(1)]);
+        assert!(server.join().expect("it has both"), "it was answered before");
     }
 }

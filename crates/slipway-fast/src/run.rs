@@ -99,7 +99,7 @@ fn obey(router: &Arc<Router>, control: &RouterEnd, order: Order, rules: &mut Str
             control.report(&Report::Heeded)?;
         }
         Order::Hold { nodes } => {
-            router.hold(&nodes)?;
+            router.hold(&nodes);
             control.report(&Report::Heeded)?;
         }
         Order::Release { nodes } => router.release(&nodes),

@@ -92,11 +92,16 @@ impl Tree {
     /// # Errors
     /// As [`Listener::answer`].
     pub(crate) fn answer(&self, call: u64, result: Result<i64, Errno>) -> io::Result<()> {
-        self.gate.pass(|| self.listener.answer(call, result))
+        self.answer_by(|listener| listener.answer(call, result))
+    }
+
+    /// Answers a call by a function, once answers to the node are not held.
+    pub(crate) fn answer_by<T>(&self, answer: impl FnOnce(&Listener) -> T) -> T {
+        self.gate.pass(|| answer(&self.listener))
     }
 
     /// Answers a call by a function. `None` while answers to the node are held.
-    pub(crate) fn try_answer<T>(&self, answer: impl FnOnce(&Listener) -> T) -> Option<T> {
+    pub(crate) fn try_answer_by<T>(&self, answer: impl FnOnce(&Listener) -> T) -> Option<T> {
         self.gate.try_pass(|| answer(&self.listener))
     }
 

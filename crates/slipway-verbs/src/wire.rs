@@ -75,14 +75,6 @@ pub enum Request {
         /// The peer's queue pair.
         peer: u32,
     },
-    /// Leaves the connection of a datagram queue pair with a peer, if there is one: [`Reply::Done`]. Either end may ask for another
-    /// from then on.
-    Leave {
-        /// The program's queue pair.
-        number: u32,
-        /// The peer's queue pair.
-        peer: u32,
-    },
     /// Registers memory: [`Reply::Key`]. The file of [`Region::shared`] comes beside it.
     Register {
         /// The protection domain.
@@ -145,6 +137,14 @@ pub enum Request {
         peer: u32,
         /// The end that the program has.
         end: End,
+    },
+    /// Leaves the connection of a datagram queue pair with a peer, if there is one: [`Reply::Done`]. Either end may ask for another
+    /// from then on.
+    Leave {
+        /// The program's queue pair.
+        number: u32,
+        /// The peer's queue pair.
+        peer: u32,
     },
 }
 

@@ -1,6 +1,7 @@
 //! All routers of a lab, as its anchor holds them.
 
 mod bypass;
+mod holds;
 mod muted;
 mod revoke;
 mod seat;
@@ -19,6 +20,7 @@ use slipway_lab::id::{HostId, NodeId};
 use slipway_lab::model::Lab;
 use slipway_sys::cgroup::Group;
 
+use self::holds::Holds;
 use self::muted::MutedSocket;
 use self::revoke::Again;
 use self::seat::Seat;
@@ -43,6 +45,7 @@ pub(crate) struct Routers {
     again: Option<Again>,
     /// Sockets of nodes that were ended without a word, so that their peers do not hear of it.
     muted: BTreeMap<NodeId, Vec<MutedSocket>>,
+    holds: Holds,
     log: File,
 }
 
@@ -82,6 +85,7 @@ impl Routers {
             altered: BTreeSet::new(),
             again: None,
             muted: BTreeMap::new(),
+            holds: Holds::new(),
             log,
         };
         fast.open_listeners(near, &hosts)?;

@@ -4,6 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use slipway_lab::scenario::{Kill, Order};
 
+use super::freeze::Patience;
 use super::{LabError, Running};
 use crate::protocol::{self, Change, Ended, Lift, Pending};
 
@@ -67,7 +68,7 @@ impl Running {
                 self.change(order)?
             }
             Order::Freeze { nodes } => {
-                let stopped = self.stop_programs(nodes)?;
+                let stopped = self.stop_programs(nodes, Patience::Full)?;
                 self.change(order).map_err(|error| self.with_programs_back(error, &stopped))?
             }
             Order::Thaw { nodes } => {

@@ -122,18 +122,21 @@ pub(super) fn hand_off(call: &Trapped<'_>, accepted: &Accepted) -> Result<Answer
             }
         },
     };
-    let now = call.counted_moment();
-    if let Some(entry) = entry {
-        entry.report(now.map(|now| now.interrupted));
-    }
-    let claim = reply(call, accepted, number).zip(now).map(|(reply, now)| call.track_reply(reply, now));
-    match call.tree.answer(call.call.id, Ok(number.into())) {
-        // A later call gets the answer.
-        Err(_) if claim.is_none_or(|claim| claim.take()) => {
-            Err(NotHandedOff { answer: Answer::Done, number: Some(number) })
+    // The note that the call is being answered stands only while it is.
+    call.tree.answer_by(|listener| {
+        let now = call.counted_moment();
+        if let Some(entry) = entry {
+            entry.report(now.map(|now| now.interrupted));
         }
-        _ => Ok(Answer::Done),
-    }
+        let claim = reply(call, accepted, number).zip(now).map(|(reply, now)| call.track_reply(reply, now));
+        match listener.answer(call.call.id, Ok(number.into())) {
+            // A later call gets the answer.
+            Err(_) if claim.is_none_or(|claim| claim.take()) => {
+                Err(NotHandedOff { answer: Answer::Done, number: Some(number) })
+            }
+            _ => Ok(Answer::Done),
+        }
+    })
 }
 
 fn reply(call: &Trapped<'_>, accepted: &Accepted, number: i32) -> Option<Reply> {

@@ -94,7 +94,7 @@ impl Waiting {
     pub(super) fn take(&self, queued: &Queued) -> Taken {
         let bytes = queued.event.write();
         let bytes = &bytes[..bytes.len().min(self.room)];
-        let answered = self.tree.try_answer(|listener| {
+        let answered = self.tree.try_answer_by(|listener| {
             if !listener.is_waiting(self.call.id) {
                 return false;
             }
@@ -109,7 +109,11 @@ impl Waiting {
             }
             is_answered
         });
-        answered.map_or(Taken::Later, |is_answered| if is_answered { Taken::Yes } else { Taken::No })
+        match answered {
+            Some(true) => Taken::Yes,
+            Some(false) => Taken::No,
+            None => Taken::Later,
+        }
     }
 }
 
@@ -152,6 +156,12 @@ impl Channel {
     pub(super) fn queue(&mut self, queued: Queued) {
         let at = self.events.partition_point(|other| other.number < queued.number);
         self.events.insert(at, queued);
+    }
+
+    /// Has a call wait for an event. Those that are gone wait no longer: a program may be interrupted again and again.
+    pub(super) fn wait(&mut self, waiting: Waiting) {
+        self.waiting.retain(|waiting| waiting.tree.listener.is_waiting(waiting.call.id));
+        self.waiting.push(waiting);
     }
 
     /// Gives events to calls that wait. Has the program's end readable if events are left. Gives the identifiers that count them.

@@ -353,6 +353,17 @@ impl State {
         }
     }
 
+    /// Joins a datagram queue pair with a peer.
+    fn connect(&mut self, number: u32, peer: (Gid, u32)) -> Result<Joint, Errno> {
+        match self.client.ask(&Request::Connect { number, gid: peer.0, peer: peer.1 }, &[]) {
+            Ok((Reply::Connected { end, counts }, fds)) => Ok(Joint { fds, end, counts, peer }),
+            Ok(_) => Err(Errno::PROTO),
+            // The peer was first, and the broker's note has come before its reply.
+            Err(Errno::ALREADY) => self.client.reached(number, peer.1).ok_or(Errno::ALREADY),
+            Err(errno) => Err(errno),
+        }
+    }
+
     /// Has the broker forget the connection of a datagram queue pair with this peer, which this end has no more.
     pub(super) fn leave(&mut self, number: u32, peer: u32) {
         // A broker that is gone has forgotten it.
@@ -363,18 +374,18 @@ impl State {
 
     /// The connection of a datagram queue pair with this peer, made where there is none, or where it was cut.
     pub(super) fn reach(&mut self, pair: &mut QueuePair, peer: (Gid, u32)) -> Option<usize> {
-        if let Some(&number) = pair.by_peer.get(&peer.1) {
-            if !pair.connections[number].is_cut {
-                return Some(number);
-            }
-            self.leave(pair.number, peer.1);
+        if let Some(&number) = pair.by_peer.get(&peer.1)
+            && !pair.connections[number].is_cut
+        {
+            return Some(number);
         }
-        let request = Request::Connect { number: pair.number, gid: peer.0, peer: peer.1 };
-        let joint = match self.client.ask(&request, &[]) {
-            Ok((Reply::Connected { end, counts }, fds)) => Joint { fds, end, counts, peer },
-            // The peer was first, and the broker's note has come before its reply.
-            Err(Errno::ALREADY) => self.client.reached(pair.number, peer.1)?,
-            _ => return None,
+        let joint = match self.connect(pair.number, peer) {
+            Err(Errno::ALREADY) => {
+                // The connection is one that this end has no more.
+                self.leave(pair.number, peer.1);
+                self.connect(pair.number, peer).ok()?
+            }
+            joint => joint.ok()?,
         };
         let number = pair.place_for(peer.1);
         let connection = self.take_up((pair.index, number), joint).ok()?;

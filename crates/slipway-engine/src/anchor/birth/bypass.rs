@@ -55,8 +55,8 @@ impl Nodes {
     }
 
     /// Has them answer again.
-    pub(in crate::anchor) fn release_answers(&self, nodes: &[NodeId]) {
-        if let Some(routers) = self.bypasses.tcp() {
+    pub(in crate::anchor) fn release_answers(&mut self, nodes: &[NodeId]) {
+        if let Some(routers) = self.bypasses.tcp_mut() {
             routers.release(nodes);
         }
     }

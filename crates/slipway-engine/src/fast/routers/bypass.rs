@@ -33,21 +33,11 @@ impl Routers {
 }
 
 impl Routers {
-    /// Has programs of these nodes get no answers, until [`release`](Self::release) or for a second.
-    pub(crate) fn hold(&mut self, near: &Near<'_>, nodes: &[NodeId]) {
-        self.have_heeded(near, || Order::Hold { nodes: nodes.to_vec() });
-    }
-
     /// Ends connections to these nodes that no router has in hand: the programs that were to have them are gone.
     fn drop_left(&mut self, nodes: &[NodeId]) {
         let is_theirs =
             |order: &Order| matches!(order, Order::Unaccepted { unaccepted, .. } if nodes.contains(&unaccepted.node));
         self.seats.values_mut().for_each(|seat| seat.left.retain(|_, order| !is_theirs(order)));
-    }
-
-    /// Programs of these nodes get answers again.
-    pub(crate) fn release(&self, nodes: &[NodeId]) {
-        self.order(|| Order::Release { nodes: nodes.to_vec() });
     }
 }
 
@@ -64,7 +54,8 @@ impl Bypass for Routers {
     fn patience(&self) -> Option<Duration> {
         let seats = self.seats.values().filter_map(|seat| seat.due);
         let again = self.again.map(|again| again.due);
-        seats.chain(again).min().map(|due| due.saturating_duration_since(Instant::now()))
+        let holds = self.holds.values().map(|hold| hold.until);
+        seats.chain(again).chain(holds).min().map(|due| due.saturating_duration_since(Instant::now()))
     }
 
     fn tend(&mut self, near: &Near<'_>, happened: &[bool]) -> bool {
@@ -92,6 +83,7 @@ impl Bypass for Routers {
                 self.vacate(near.lab, host, Some(&format!("cannot be started: {error}")));
             }
         }
+        self.release_late(now);
         if self.again.is_some_and(|again| again.due <= now) {
             // The log has each error.
             let _ = self.revoke(near);
@@ -116,8 +108,8 @@ impl Bypass for Routers {
         let woken: Vec<NodeId> = nodes.iter().copied().filter(|node| self.muted.contains_key(node)).collect();
         if !woken.is_empty() {
             self.order(|| Order::Wake { nodes: woken.clone() });
-            self.drop_left(&woken);
         }
+        self.drop_left(nodes);
         for node in woken {
             self.muted.remove(&node).into_iter().flatten().for_each(MutedSocket::end);
         }

@@ -83,6 +83,10 @@ impl Routers {
         let mut aside = Vec::new();
         let conditions = Order::Conditions { nodes: self.altered.iter().copied().collect() };
         process.have_heeded(&conditions, |report| aside.push(report))?;
+        let held: Vec<_> = self.holds.keys().copied().filter(|&node| lab.nodes[node].host == host).collect();
+        if !held.is_empty() {
+            process.have_heeded(&Order::Hold { nodes: held }, |report| aside.push(report))?;
+        }
         let silent: Vec<_> = self.muted.keys().copied().filter(|&node| lab.nodes[node].host == host).collect();
         if !silent.is_empty() {
             process.have_heeded(&Order::Silence { nodes: silent }, |report| aside.push(report))?;

@@ -15,6 +15,7 @@ use super::super::error::{Account, ActError};
 use super::super::platform::Begun;
 use super::{Helper, Stage};
 use crate::job;
+use crate::lab::freeze::Patience;
 use crate::lab::{LabError, Running};
 use crate::protocol::{self, CallError, Change, Lift, Operation, Pending, Prepare, Request, Settle};
 
@@ -117,7 +118,7 @@ impl Stage {
 
     /// The programs stop here and now; the anchor sees to the interfaces.
     fn freeze(&mut self, number: usize, nodes: &[NodeId], change: Change) -> Begun {
-        let stopped = match self.running.stop_programs(nodes) {
+        let stopped = match self.running.stop_programs(nodes, Patience::Short) {
             Ok(stopped) => stopped,
             Err(error) => return Begun::Failed(error.into()),
         };
