@@ -30,6 +30,7 @@ pub(crate) use explain::{explain, node_of};
 pub(crate) use flows::flows;
 pub(crate) use probe::{needs, probe};
 pub(crate) use routers::Routers;
+pub(crate) use setup::is_fast;
 
 /// A router, as its anchor sees it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -45,6 +45,7 @@ pub(crate) struct Routers {
     again: Option<Again>,
     /// Sockets of nodes that were ended without a word, so that their peers do not hear of it.
     muted: BTreeMap<NodeId, Vec<MutedSocket>>,
+    /// Nodes whose programs get no answers for a while.
     holds: Holds,
     log: File,
 }

@@ -42,10 +42,14 @@ pub(super) struct Shared {
     pub(super) policy: Policy,
 }
 
+/// Whether a node is on a fast network.
+pub(crate) fn is_fast(lab: &Lab, node: &model::Node) -> bool {
+    node.networks(lab).any(|network| network.bypasses.tcp.is_some())
+}
+
 /// The hosts that have nodes on fast networks.
 pub(super) fn hosts(lab: &Lab) -> BTreeSet<HostId> {
-    let fast = lab.nodes.iter().filter(|node| node.networks(lab).any(|network| network.bypasses.tcp.is_some()));
-    fast.map(|node| node.host).collect()
+    lab.nodes.iter().filter(|node| is_fast(lab, node)).map(|node| node.host).collect()
 }
 
 impl Shared {

@@ -6,6 +6,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use slipway_lab::id::NodeId;
 
 use super::{LabError, Running};
+use crate::fast::is_fast;
 use crate::protocol::{self, HoldAnswers};
 
 /// How long a freeze of programs waits for an anchor that is busy, as with a start of nodes.
@@ -17,6 +18,7 @@ pub(crate) enum Patience {
     Short,
 }
 
+/// [`Patience::Short`].
 const SHORT: Duration = Duration::from_millis(100);
 
 impl Running {
@@ -41,9 +43,8 @@ impl Running {
 
     /// Has routers answer none of these programs while they stop.
     fn hold_answers(&self, nodes: &[NodeId], patience: Patience) -> Result<(), LabError> {
-        let is_fast =
-            |node: &NodeId| self.lab.nodes[*node].networks(&self.lab).any(|network| network.bypasses.tcp.is_some());
-        let nodes: Vec<NodeId> = nodes.iter().copied().filter(is_fast).collect();
+        let nodes: Vec<NodeId> =
+            nodes.iter().copied().filter(|&node| is_fast(&self.lab, &self.lab.nodes[node])).collect();
         if nodes.is_empty() {
             return Ok(());
         }

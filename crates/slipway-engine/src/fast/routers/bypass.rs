@@ -13,6 +13,7 @@ use slipway_lab::policy::Rule;
 
 use super::{MutedSocket, Routers, Seat};
 use crate::bypass::{Altered, Bypass, BypassError, Near};
+use crate::fast::is_fast;
 
 /// An event that an anchor waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,9 +31,7 @@ impl Routers {
         let held = self.held.iter().enumerate();
         said.chain(held.map(|(at, held)| (held.listener.as_fd(), Event::Deserted(at))))
     }
-}
 
-impl Routers {
     /// Ends connections to these nodes that no router has in hand: the programs that were to have them are gone.
     fn drop_left(&mut self, nodes: &[NodeId]) {
         let is_theirs =
@@ -140,8 +139,7 @@ impl Bypass for Routers {
     }
 
     fn relocated(&mut self, near: &Near<'_>, node: NodeId, _: HostId) -> Result<(), BypassError> {
-        let is_fast = near.lab.nodes[node].networks(near.lab).any(|network| network.bypasses.tcp.is_some());
-        if is_fast { self.replace_all(near).map_err(BypassError::of) } else { Ok(()) }
+        if is_fast(near.lab, &near.lab.nodes[node]) { self.replace_all(near).map_err(BypassError::of) } else { Ok(()) }
     }
 
     fn set_conditions(&mut self, near: &Near<'_>, altered: &Altered) -> Result<u64, BypassError> {
